@@ -1,0 +1,59 @@
+"""What an agent may ask for; doors and tests provide it."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from turnstate.schemas.dialogue.fold import IdEntry
+from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.position import Position
+from turnstate.storage.stored_head import StoredHead
+
+
+class Record(NamedTuple):
+    """One record of a log: bytes that may or may not be a turn.
+
+    Attributes:
+        raw: JSON of a turn, or a recorded operation (first byte 0x93).
+        position: Where it lies.
+        attempt: How often it was redriven.
+        refusal: The door could not even pass it on whole: why.
+    """
+
+    raw: bytes
+    position: Position
+    attempt: int = 0
+    refusal: InvalidInputError | None = None
+
+
+class Clock(Protocol):
+    """Tell the time; only doors own a real one."""
+
+    def now_ms(self) -> int:
+        """Return epoch milliseconds."""
+        ...
+
+
+class Store(Protocol):
+    """What the session agent reads; everything it writes it gives back."""
+
+    def heads(self, keys: Sequence[bytes]) -> list[StoredHead | None]:
+        """Return the heads of many sessions."""
+        ...
+
+    def ids(self, lookups: Sequence[tuple[bytes, int, str]]) -> list[IdEntry | None]:
+        """Return turn index entries of (session key, incarnation, turn id)s."""
+        ...
+
+    def frames(
+        self, key: bytes, incarnation: int, after_version: int
+    ) -> Iterator[bytes]:
+        """Yield segments and frames that lead above a version."""
+        ...
+
+    def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
+        """Return the state that the frames since the last seal start from."""
+        ...
+
+
+Batches = AsyncIterator[Sequence[Record]]
+"""Where records come from: Faust feeds a topic, replay a recording, a test a list."""

@@ -1,0 +1,1 @@
+"""The agent that folds turns into the state of their session."""

@@ -1,0 +1,194 @@
+"""The session agent: fold batches of a log, commit them, then tell who waits."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from turnstate.agents.dead_letters import DeadLetter, dead_letter
+from turnstate.agents.ports import Batches, Clock, Record, Store
+from turnstate.agents.session.change import change_of
+from turnstate.agents.session.facts import lookups_of, parked_references, provided
+from turnstate.agents.session.recorded import FIRST_BYTE, arrival_of_recorded
+from turnstate.agents.session.step import (
+    Answer,
+    Arrival,
+    Facts,
+    Need,
+    Outcome,
+    session_step,
+)
+from turnstate.schemas.admission import Verdict
+from turnstate.schemas.dialogue.fold import IdEntry
+from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.errors import TurnstateError
+from turnstate.schemas.operation import Op
+from turnstate.schemas.wire.json import draft_from_json
+from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.stored_head import NO_SESSION, StoredHead
+from turnstate.storage.tier import SessionChange
+
+
+class Folded(NamedTuple):
+    """What a batch leads to; nothing of it is durable yet.
+
+    Attributes:
+        changes: One for each session that changed.
+        answers: One for each record, in order.
+        dead: A letter for each refused record.
+        ops: The operations of each change, for subscribers.
+    """
+
+    changes: list[SessionChange]
+    answers: list[Answer]
+    dead: list[DeadLetter]
+    ops: list[list[Op]]
+
+
+class SessionAgent:
+    """Fold the turns of each session one at a time, in log order.
+
+    Holds no state of its own: heads come from the hot tier, else the store;
+    what is decided goes back to whoever commits it. A batch that is not
+    committed never happened.
+
+    Args:
+        store: Where heads, index and frames are read.
+        hot: The tier above it.
+        graph: The dialogue graph.
+        log_name: The name under which this log stamps.
+        clock: For arrival times, which stand beside the state.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        hot: MemoryTier,
+        graph: DialogueGraph,
+        log_name: str,
+        clock: Clock,
+    ) -> None:
+        self.store = store
+        self.hot = hot
+        self.graph = graph
+        self.log_name = log_name
+        self.clock = clock
+
+    def fold(self, records: Sequence[Record]) -> Folded:
+        """Decide about a batch. Never raises for bad input."""
+        now_ms = self.clock.now_ms()
+        answers: list[Answer | None] = [None] * len(records)
+        by_session: dict[bytes, list[int]] = {}
+        arrivals: list[Arrival | None] = []
+        for index, record in enumerate(records):
+            arrival = self._decoded(record, index, answers)
+            arrivals.append(arrival)
+            if arrival is not None:
+                by_session.setdefault(arrival.draft.key, []).append(index)
+        keys = list(by_session)
+        heads = self._heads(keys)
+        grouped = [[arrivals[i] for i in by_session[key]] for key in keys]
+        ids = self._ids(keys, heads, grouped)
+        changes: list[SessionChange] = []
+        ops: list[list[Op]] = []
+        for at, key in enumerate(keys):
+            mine: list[Arrival] = grouped[at]  # type: ignore[assignment]
+            outcome = self._step(key, heads[at], mine, ids.get(key, {}))
+            for index, answer in zip(by_session[key], outcome.answers, strict=True):
+                answers[index] = answer
+            change = change_of(key, heads[at], outcome, mine, now_ms)
+            if change is not None:
+                changes.append(change)
+                ops.append(outcome.ops)
+        dead = [
+            dead_letter(
+                answer.error, record.raw, record.position, now_ms, attempt=record.attempt
+            )
+            for record, answer in zip(records, answers, strict=True)
+            if answer is not None and answer.error is not None
+        ]
+        return Folded(changes, answers, dead, ops)  # type: ignore[arg-type]
+
+    def committed(self, folded: Folded) -> None:
+        """Show a committed batch to readers."""
+        self.hot.commit(folded.changes)
+
+    def _decoded(
+        self, record: Record, index: int, answers: list[Answer | None]
+    ) -> Arrival | None:
+        raw = record.raw
+        try:
+            if record.refusal is not None:
+                raise record.refusal
+            if raw[:1] == FIRST_BYTE:
+                return arrival_of_recorded(raw, record.position)
+            return Arrival(draft_from_json(raw), record.position)
+        except TurnstateError as error:
+            answers[index] = Answer(Verdict.REFUSED, 0, None, error)
+            return None
+
+    def _heads(self, keys: Sequence[bytes]) -> list[StoredHead]:
+        found = self.hot.heads(keys)
+        missing = [key for key, head in zip(keys, found, strict=True) if head is None]
+        read = dict(zip(missing, self.store.heads(missing), strict=True))
+        return [
+            head or read.get(key) or NO_SESSION
+            for key, head in zip(keys, found, strict=True)
+        ]
+
+    def _ids(
+        self,
+        keys: Sequence[bytes],
+        heads: Sequence[StoredHead],
+        grouped: Sequence[Sequence[Arrival | None]],
+    ) -> Mapping[bytes, dict[str, IdEntry]]:
+        """Look up, once for the batch, every turn id that it names."""
+        wanted: list[tuple[bytes, int, str]] = []
+        for key, stored, arrivals in zip(keys, heads, grouped, strict=True):
+            if stored.head.version:
+                incarnation = stored.head.incarnation
+                wanted += ((key, incarnation, name) for name in lookups_of(arrivals))
+                if stored.head.parked:
+                    wanted += (
+                        (key, incarnation, name)
+                        for name in parked_references(stored.head)
+                    )
+        found: dict[bytes, dict[str, IdEntry]] = {}
+        for (key, _, name), entry in zip(wanted, self.store.ids(wanted), strict=True):
+            if entry is not None:
+                found.setdefault(key, {})[name] = entry
+        return found
+
+    def _step(
+        self,
+        key: bytes,
+        stored: StoredHead,
+        arrivals: Sequence[Arrival],
+        ids: Mapping[str, IdEntry],
+    ) -> Outcome:
+        facts = Facts(ids=ids)
+        while True:
+            outcome = session_step(
+                stored.head,
+                stored.position,
+                arrivals,
+                facts,
+                self.graph,
+                self.log_name,
+            )
+            if not isinstance(outcome, Need):
+                return outcome
+            facts = provided(self.store, key, stored, facts, outcome, self.graph)
+
+
+async def run(
+    agent: SessionAgent,
+    batches: Batches,
+    commit: Callable[[Sequence[Record], Folded], Awaitable[None]],
+) -> None:
+    """Fold batch after batch until the source ends; acknowledge last.
+
+    `commit` makes a batch durable, shows it and answers. A failure there ends
+    the run: what was not acknowledged is folded again after a restart.
+    """
+    async for records in batches:
+        await commit(records, agent.fold(records))

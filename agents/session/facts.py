@@ -1,0 +1,98 @@
+"""Look up what a step asked for: ids, states, hashes, moments, history."""
+
+from collections.abc import Iterator, Sequence
+
+from turnstate.agents.ports import Store
+from turnstate.agents.session.step import Arrival, Facts, Moment, Need
+from turnstate.schemas.clocks import Dot, DotSet
+from turnstate.schemas.dialogue.fold import Fold, RefoldNeeded, target_reference
+from turnstate.schemas.dialogue.head import Head
+from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.operation import Op
+from turnstate.storage.session_reader import operations, state_of_turn
+from turnstate.storage.stored_head import StoredHead
+
+
+def lookups_of(arrivals: Sequence[Arrival | None]) -> Iterator[str]:
+    """Yield every turn id that the arrivals of one session name."""
+    for arrival in arrivals:
+        assert arrival is not None
+        draft = arrival.draft
+        if draft.turn_id is not None:
+            yield draft.turn_id
+        for parent in draft.parents or ():
+            if isinstance(parent, str):
+                yield parent
+        if draft.body.target is not None:
+            target = target_reference(draft.body.target)
+            if isinstance(target, str):
+                yield target
+
+
+def parked_references(head: Head) -> Iterator[str]:
+    """Yield the ids that parked operations of a session wait for."""
+    for _, record in head.parked:
+        op = Op.decode(record)
+        yield from (parent for parent in op.parents if isinstance(parent, str))
+        if op.body.target is not None:
+            target = target_reference(op.body.target)
+            if isinstance(target, str):
+                yield target
+
+
+def provided(
+    store: Store,
+    key: bytes,
+    stored: StoredHead,
+    facts: Facts,
+    need: Need,
+    graph: DialogueGraph,
+) -> Facts:
+    """Return the facts with what the step lacked."""
+    if need.state is not None:
+        state = state_of_turn(store, key, stored, need.state, graph)
+        assert state is not None, f"{need.state} is attached but has no state"
+        return facts._replace(states={**facts.states, need.state: state})
+    if need.operation_hash is not None:
+        found = _operation(store, key, stored, need.operation_hash)
+        return facts._replace(
+            hashes={**facts.hashes, need.operation_hash: found.operation_hash}
+        )
+    if need.moment is not None:
+        heads = heads_at(store, key, stored, need.moment, graph)
+        return facts._replace(heads_at={**facts.heads_at, need.moment: heads})
+    return facts._replace(history=list(operations(store, key, stored)))
+
+
+def _operation(store: Store, key: bytes, stored: StoredHead, dot: Dot) -> Op:
+    """Find the operation of a folded dot; near where its counter points first."""
+    guess = dot.counter
+    if guess <= stored.head.version:
+        for _, op in operations(store, key, stored, guess - 1, guess):
+            if op.dot == dot:
+                return op
+    for _, op in operations(store, key, stored):
+        if op.dot == dot:
+            return op
+    raise AssertionError(f"{dot} is in the clock but in no frame")
+
+
+def heads_at(
+    store: Store, key: bytes, stored: StoredHead, moment: Moment, graph: DialogueGraph
+) -> tuple[Dot, ...]:
+    """Return the heads that a branch had once a clock was folded.
+
+    O(length of the session); rollbacks are rare.
+    """
+    past = DotSet({replica: (1, high) for replica, high in moment.clock if high > 0})
+    ops = [op for _, op in operations(store, key, stored) if op.dot in past]
+    start = Head(incarnation=stored.head.incarnation)
+    try:
+        fold = Fold(start, graph, {}, {})
+        for op in ops:
+            fold.add(op)
+    except RefoldNeeded:
+        fold = Fold(start, graph, {}, {})
+        for op in sorted(ops, key=lambda each: each.order):
+            fold.add(op)
+    return fold.branch_heads(moment.branch)

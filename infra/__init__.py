@@ -1,0 +1,1 @@
+"""What starts and describes services; imports nothing of ours."""

@@ -1,0 +1,1 @@
+"""Recordings in, states and reports out."""

@@ -1,0 +1,1 @@
+"""Benches that need nothing but this package."""

@@ -1,0 +1,220 @@
+"""Cut a file, packed or not, into its lines without ever holding all of it."""
+
+import sys
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from turnstate.schemas.errors import InvalidInputError
+
+CHUNK_BYTES: Final = 256 << 10
+"""What is read at once: larger chunks measured no faster."""
+
+LINE_BYTES_MAX: Final = 64 << 20
+"""A longer line is refused: 64 turns of the largest size fit into one line."""
+
+LINE_HEAD_BYTES: Final = 64 << 10
+"""What is kept of a line that is too long, and of a torn one."""
+
+STDIN: Final = "-"
+"""The path that means standard input."""
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_UTF8_BOM: Final = b"\xef\xbb\xbf"
+_UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Refusal(NamedTuple):
+    """A line that is no turn, kept whole so that it can be mended and sent again.
+
+    Attributes:
+        line: Its number in the file, from 1.
+        field: What is at fault, as a dotted path; None = the line as a whole.
+        reason: One sentence.
+        code: The short name under which it is dead-lettered.
+        raw: The original bytes, without the line's end.
+    """
+
+    line: int
+    field: str | None
+    reason: str
+    code: str
+    raw: bytes
+
+
+def unreadable(message: str, hint: str) -> InvalidInputError:
+    """Return the error by which a file is refused whole."""
+    return InvalidInputError(message, hint=hint, code="unreadable_file")
+
+
+def lines_of(source: str | Path | BinaryIO) -> Iterator[bytes | Refusal]:
+    r"""Yield the lines of a file, one item a line, so that counting numbers them.
+
+    Gzip is known by its first bytes, whatever the name; a leading byte order
+    mark is dropped. What goes wrong later than the first bytes is a `Refusal`
+    in the place of the line: the lines before it have been handed on.
+
+    Args:
+        source: A path, `-` for standard input, or an open binary file, which
+            is read from where it stands and is not closed.
+
+    Raises:
+        InvalidInputError: the file cannot be read at all: it is missing, is
+            named `.gz` and is not gzip, or is UTF-16. The code is
+            `unreadable_file`.
+
+    Example:
+        >>> from io import BytesIO
+        >>> list(lines_of(BytesIO(b"one\ntwo")))
+        [b'one', b'two']
+    """
+    with opened(source) as (file, name):
+        yield from lines_of_open(file, name)
+
+
+@contextmanager
+def opened(source: str | Path | BinaryIO) -> Generator[tuple[BinaryIO, str]]:
+    """Open a path for reading; give the file and its name ("" where it has none).
+
+    Standard input and files that were open already are left open.
+
+    Raises:
+        InvalidInputError: it cannot be opened (code `unreadable_file`).
+    """
+    if not isinstance(source, str | Path):
+        yield source, ""
+        return
+    if source == STDIN:
+        yield sys.stdin.buffer, STDIN
+        return
+    path = Path(source)
+    try:
+        file = path.open("rb")
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = getattr(error, "strerror", None) or error
+        raise unreadable(
+            f"{path} cannot be opened: {why}", "name a file of lines"
+        ) from error
+    with file:
+        yield file, path.name
+
+
+def lines_of_open(file: BinaryIO, name: str) -> Iterator[bytes | Refusal]:
+    """Yield the lines of an open file, as `lines_of` does; the name may be ""."""
+    return _lines(_chunks(file), name)
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    # read1 gives what a pipe has now: `publish -` follows a live producer.
+    read = getattr(file, "read1", file.read)
+    try:
+        while chunk := read(CHUNK_BYTES):
+            yield chunk
+    except OSError as error:
+        raise unreadable(
+            f"the file cannot be read: {error.strerror}", "check the disk"
+        ) from error
+
+
+def _lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes | Refusal]:
+    first = b""
+    for chunk in chunks:
+        first += chunk
+        if len(first) >= len(_UTF8_BOM):
+            break
+    if first.startswith(_GZIP_MAGIC):
+        chunks = _inflated(first, chunks)
+        first = next(chunks, b"")
+        while len(first) < len(_UTF8_BOM) and (chunk := next(chunks, b"")):
+            first += chunk
+    elif name.endswith(".gz"):
+        raise unreadable(f"{name} is not gzip", "take .gz off its name, or pack it")
+    if first.startswith(_UTF16_BOMS):
+        raise unreadable("the file is UTF-16", "save it as UTF-8")
+    yield from _split(first.removeprefix(_UTF8_BOM), chunks)
+
+
+class _CutError(Exception):
+    """Packed bytes end early or are damaged; what came before has been given."""
+
+
+def _inflated(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Unpack gzip members one after the other, handing on all that unpacks.
+
+    The standard reader drops what it had unpacked when it meets damage.
+    """
+    unpack = zlib.decompressobj(wbits=31)
+    data = first
+    begun = False
+    while True:
+        while data:
+            if unpack.eof:
+                data = data.lstrip(b"\0")  # padding between members, as on tape
+                if not data:
+                    break
+                unpack = zlib.decompressobj(wbits=31)
+            try:
+                out = unpack.decompress(data, CHUNK_BYTES)
+            except zlib.error as error:
+                if not begun:
+                    raise unreadable(
+                        f"the file is damaged gzip: {error}", "pack it again"
+                    ) from error
+                raise _CutError(f"the packed data is damaged: {error}") from error
+            if out:
+                begun = True
+                yield out
+            data = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+        following = next(chunks, None)
+        if following is None:
+            break
+        data = following
+    if not unpack.eof:
+        # `decompress` may hold output back until it is asked without a bound.
+        if rest := unpack.flush():
+            begun = True
+            yield rest
+        if not begun:
+            raise unreadable("the gzip file is cut short", "fetch it again")
+        raise _CutError("the gzip file is cut short")
+
+
+def _split(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes | Refusal]:
+    number = 1  # of the line that is being read
+    pieces: list[bytes] = []
+    size = 0
+    chunk: bytes | None = first
+    while chunk is not None:
+        head, *rest = chunk.split(b"\n")
+        if size + len(head) <= LINE_BYTES_MAX:
+            pieces.append(head)
+        size += len(head)
+        if rest:
+            yield _line(number, pieces, size)
+            number += len(rest)
+            tail = rest.pop()
+            yield from rest
+            pieces, size = [tail], len(tail)
+        try:
+            chunk = next(chunks, None)
+        except _CutError as error:
+            torn = b"".join(pieces)[:LINE_HEAD_BYTES]
+            yield Refusal(number, None, str(error), "cut_file", torn)
+            return
+    if size:
+        yield _line(number, pieces, size)
+
+
+def _line(number: int, pieces: list[bytes], size: int) -> bytes | Refusal:
+    line = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    if size <= LINE_BYTES_MAX:
+        return line
+    return Refusal(
+        number,
+        None,
+        f"the line has {size} bytes, more than {LINE_BYTES_MAX}",
+        "line_too_long",
+        line[:LINE_HEAD_BYTES],
+    )

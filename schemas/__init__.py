@@ -1,0 +1,1 @@
+"""What flows, what it folds into, and the laws of both; pure, all of it."""

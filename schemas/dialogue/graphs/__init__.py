@@ -1,0 +1,1 @@
+"""Dialogue graphs that ship with the project, as data."""

@@ -1,0 +1,1 @@
+"""Turns and states as bytes, and back."""

@@ -1,0 +1,1 @@
+"""Where state rests: frames, tiers, and the way between them."""

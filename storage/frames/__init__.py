@@ -1,0 +1,1 @@
+"""Frames and segments: bytes in, bytes out, no file touched."""

@@ -1,0 +1,1 @@
+"""The tier that answers first and may forget."""

@@ -1,0 +1,1 @@
+"""The tier that survives a restart."""

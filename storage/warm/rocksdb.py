@@ -1,0 +1,381 @@
+"""The warm tier: RocksDB with every table of a store committed in one batch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteOptions,
+)
+
+from turnstate.schemas.dialogue.fold import IdEntry
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    FencedError,
+    UnavailableError,
+    UnknownVersionError,
+)
+from turnstate.schemas.ids import turn_id_hash
+from turnstate.storage.stored_head import (
+    StoredHead,
+    decode_entry,
+    decode_stored_head,
+    encode_entry,
+)
+from turnstate.storage.tier import HAS_INDEX, KEEPS_ALL, SessionChange
+from turnstate.storage.warm import tables
+from turnstate.storage.warm.tables import (
+    FRAMES,
+    HEADS,
+    INDEX,
+    LOG,
+    META,
+    SEGMENTS,
+    TABLES,
+    aside_key,
+    id_key,
+    life_prefix,
+    session_prefix,
+    version_key,
+)
+
+STORE_VERSION: Final = 1
+"""Format of the tables; a store with a higher one is refused, untouched."""
+
+_VERSION_KEY: Final = b"store_version"
+
+
+class WarmStore:
+    """Own one RocksDB: heads, frames, segments, turn index, log, dead letters.
+
+    Opened by one process at a time. Everything that belongs together goes
+    into one `WriteBatch`, so that a crash leaves all of it or none. Rows of
+    the embedded log ride in the same batch.
+
+    Args:
+        path: The folder; made if it is not there.
+        log_name: The name under which the log stamps.
+        cache_bytes: Of the block cache that all tables share.
+        write_buffer_bytes: Of all memtables together.
+        read_only: Open without becoming the owner.
+
+    Raises:
+        UnavailableError: another process owns it.
+        UnknownVersionError: a newer version of turnstate wrote it.
+        CorruptDataError: RocksDB cannot read it.
+    """
+
+    name = "warm"
+    capabilities = frozenset({KEEPS_ALL, HAS_INDEX})
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        log_name: str,
+        cache_bytes: int = 64 << 20,
+        write_buffer_bytes: int = 64 << 20,
+        read_only: bool = False,
+    ) -> None:
+        self.path = path
+        self.log_name = log_name
+        cache = Cache(cache_bytes)
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        families = {table: _table_options(table, cache) for table in TABLES}
+        families["default"] = _table_options("default", cache)
+        try:
+            self._db: Any = Rdict(
+                str(path),
+                _database_options(write_buffer_bytes),
+                column_families=families,
+                access_type=access,
+            )
+        except Exception as error:
+            raise _opening_failed(path, error) from error
+        self._tables = {table: self._db.get_column_family(table) for table in TABLES}
+        self._handles = {
+            table: self._db.get_column_family_handle(table) for table in TABLES
+        }
+        self._sync = WriteOptions()
+        self._sync.sync = True
+        self._no_sync = WriteOptions()
+        self.syncs = 0
+        self._check_version(read_only)
+
+    def _check_version(self, read_only: bool) -> None:
+        row = self.meta(_VERSION_KEY)
+        if row is None:
+            if not read_only:
+                batch = self.batch()
+                batch.put(META, _VERSION_KEY, bytes([STORE_VERSION]))
+                self.write(batch, sync=True)
+        elif row[0] > STORE_VERSION:
+            self.close()
+            raise UnknownVersionError(
+                f"the store {self.path} has format {row[0]}, this is {STORE_VERSION}",
+                hint="use a newer turnstate; the store is untouched",
+            )
+
+    # -- the tier ---------------------------------------------------------
+
+    def heads(self, keys: Sequence[bytes]) -> list[StoredHead | None]:
+        """Return the heads of many sessions in one look-up."""
+        if not keys:
+            return []
+        rows = _guarded(self._tables[HEADS].get, list(keys))
+        return [None if row is None else decode_stored_head(row) for row in rows]
+
+    def ids(
+        self, lookups: Sequence[tuple[bytes, int, str]]
+    ) -> list[IdEntry | None]:
+        """Return the index entries of (session key, incarnation, turn id)s."""
+        if not lookups:
+            return []
+        keys = [
+            id_key(life_prefix(key, incarnation), turn_id_hash(turn_id))
+            for key, incarnation, turn_id in lookups
+        ]
+        rows = _guarded(self._tables[INDEX].get, keys)
+        return [
+            None if row is None else decode_entry(row, self.log_name) for row in rows
+        ]
+
+    def frames(
+        self, key: bytes, incarnation: int, after_version: int
+    ) -> Iterator[bytes]:
+        """Yield segments, then frames, that lead above a version."""
+        prefix = life_prefix(key, incarnation)
+        start = version_key(prefix, after_version + 1)
+        for table in (SEGMENTS, FRAMES):
+            yield from (row for _, row in self.rows(table, prefix, start))
+
+    def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
+        """Return the frame of kind head that the frames since the seal start from."""
+        at = version_key(life_prefix(key, incarnation), sealed_version)
+        row: bytes | None = _guarded(self._tables[FRAMES].get, at)
+        return row
+
+    def asides(self, key: bytes, incarnation: int) -> list[int]:
+        """Return the versions of a session's edits and redactions."""
+        prefix = life_prefix(key, incarnation) + b"e"
+        return [
+            int.from_bytes(at[len(prefix) :], "big")
+            for at, _ in self.rows(INDEX, prefix)
+        ]
+
+    def commit(self, changes: Sequence[SessionChange], *, sync: bool = True) -> None:
+        """Take all of the changes or none; checks what they were decided from.
+
+        Raises:
+            FencedError: a stored head is not the one of `before`.
+        """
+        found = self.heads([change.key for change in changes])
+        for change, stored in zip(changes, found, strict=True):
+            here = stored.head if stored else None
+            there = change.before.head
+            if (here is None and there.version) or (
+                here is not None
+                and (here.incarnation, here.version)
+                != (there.incarnation, there.version)
+            ):
+                raise FencedError(
+                    "the store holds another version than this was decided from",
+                    hint="another owner writes this session: stop",
+                )
+        batch = self.batch()
+        for change in changes:
+            batch.stage(change)
+        self.write(batch, sync=sync)
+
+    def drop(self, key: bytes) -> None:
+        """Forget every life of a session."""
+        batch = self.batch()
+        batch.delete(HEADS, key)
+        prefix = session_prefix(key)
+        for table in (FRAMES, SEGMENTS, INDEX):
+            batch.delete_range(table, prefix, tables.after_prefix(prefix))
+        self.write(batch, sync=True)
+
+    def keys(self, prefix: bytes = b"", after: bytes = b"") -> Iterator[bytes]:
+        """Yield session keys in byte order."""
+        for key, _ in self.rows(HEADS, prefix, max(prefix, after)):
+            if key != after:
+                yield key
+
+    # -- rows and batches --------------------------------------------------
+
+    def batch(self) -> "Batch":
+        """Return an empty batch."""
+        return Batch(self._handles, self.log_name)
+
+    def write(self, batch: "Batch", *, sync: bool) -> None:
+        """Write a batch, all or nothing; with `sync` it survives a power cut."""
+        _guarded(self._db.write, batch.native, self._sync if sync else self._no_sync)
+        self.syncs += sync
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """Return one row."""
+        row: bytes | None = _guarded(self._tables[table].get, key)
+        return row
+
+    def meta(self, key: bytes) -> bytes | None:
+        """Return a row about the store itself."""
+        return self.get(META, key)
+
+    def rows(
+        self, table: str, prefix: bytes = b"", start: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (key, row) that start with a prefix, in order, from `start`."""
+        walker = _guarded(self._tables[table].iter)
+        walker.seek(prefix if start is None else start)
+        while _guarded(walker.valid):
+            key: bytes = walker.key()
+            if not key.startswith(prefix):
+                break
+            yield key, walker.value()
+            walker.next()
+        _guarded(walker.status)
+
+    def last_key(self, table: str) -> bytes | None:
+        """Return the greatest key of a table."""
+        walker = _guarded(self._tables[table].iter)
+        walker.seek_to_last()
+        return walker.key() if walker.valid() else None
+
+    # -- upkeep -----------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write all memtables to files, so that sizes can be told."""
+        for table in self._tables.values():
+            _guarded(table.flush)
+
+    def compact(self, table: str, prefix: bytes | None = None) -> None:
+        """Rewrite a table, or what starts with a prefix; deleted bytes go."""
+        if prefix is None:
+            _guarded(self._tables[table].compact_range, None, None)
+        else:
+            end = tables.after_prefix(prefix)
+            _guarded(self._tables[table].compact_range, prefix, end)
+
+    def table_bytes(self, names: Sequence[str]) -> int:
+        """Return the bytes of the live files of some tables."""
+        return sum(
+            self._tables[name].property_int_value("rocksdb.live-sst-files-size") or 0
+            for name in names
+        )
+
+    def close(self) -> None:
+        """Close; readers and writers of this object fail from here on."""
+        self._tables.clear()
+        self._handles.clear()
+        self._db.close()
+
+
+class Batch:
+    """Collect rows of all tables for one atomic write."""
+
+    def __init__(self, handles: Mapping[str, Any], log_name: str) -> None:
+        self.native: Any = WriteBatch(raw_mode=True)
+        self._handles = handles
+        self._log_name = log_name
+        self._index = handles[INDEX]
+
+    def put(self, table: str, key: bytes, row: bytes) -> None:
+        """Set one row."""
+        self.native.put(key, row, self._handles[table])
+
+    def delete(self, table: str, key: bytes) -> None:
+        """Remove one row."""
+        self.native.delete(key, self._handles[table])
+
+    def delete_range(self, table: str, start: bytes, end: bytes) -> None:
+        """Remove the rows from `start` to below `end`."""
+        self.native.delete_range(start, end, self._handles[table])
+
+    def stage(self, change: SessionChange) -> None:
+        """Put in one session's change."""
+        key, head = change.key, change.after.head
+        prefix = life_prefix(key, head.incarnation)
+        if change.erased:
+            end = life_prefix(key, change.erased + 1)
+            for table in (FRAMES, SEGMENTS, INDEX):
+                self.delete_range(table, session_prefix(key), end)
+        if change.base is not None:
+            at = version_key(prefix, change.before.sealed_version)
+            self.put(FRAMES, at, change.base)
+        if change.frame is not None:
+            self.put(FRAMES, version_key(prefix, head.version), change.frame)
+        put, index, ids = self.native.put, self._index, prefix + b"i"
+        for turn_id, entry in change.ids.items():
+            put(ids + turn_id_hash(turn_id), encode_entry(entry, self._log_name), index)
+        for version in change.asides:
+            put(aside_key(prefix, version), b"", index)
+        self.put(HEADS, key, change.row)
+
+
+def _database_options(write_buffer_bytes: int) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_db_write_buffer_size(write_buffer_bytes)
+    options.set_max_total_wal_size(4 * write_buffer_bytes)
+    options.set_keep_log_file_num(2)
+    options.set_max_log_file_size(1 << 20)
+    options.set_max_open_files(256)
+    options.set_bytes_per_sync(1 << 20)
+    return options
+
+
+def _table_options(table: str, cache: Cache) -> Options:
+    options = Options(raw_mode=True)
+    options.set_write_buffer_size(32 << 20)
+    options.set_compression_type(DBCompressionType.lz4())
+    if table in (HEADS, SEGMENTS, LOG):
+        # Measured: the bottom level is read rarely and ZSTD saves a fifth.
+        options.set_bottommost_compression_type(DBCompressionType.zstd())
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(cache)
+    blocks.set_block_size(16 << 10)
+    blocks.set_bloom_filter(10, False)
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_format_version(5)
+    options.set_block_based_table_factory(blocks)
+    return options
+
+
+
+
+
+def _guarded(call: Any, *arguments: Any) -> Any:  # noqa: ANN401 - a library boundary
+    """Call RocksDB and say its failures in our words."""
+    try:
+        return call(*arguments)
+    except Exception as error:
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> Exception:
+    text = str(error)
+    if "Corruption" in text:
+        return CorruptDataError(f"RocksDB: {text}", hint="run turnstate verify")
+    return UnavailableError(f"RocksDB: {text}")
+
+
+def _opening_failed(path: Path, error: Exception) -> Exception:
+    text = str(error)
+    if "lock" in text.lower():
+        return UnavailableError(
+            f"another process owns the store {path}",
+            hint="its owner answers through the socket in the data folder",
+            code="owned",
+        )
+    if "Corruption" in text:
+        return CorruptDataError(f"the store {path} cannot be opened: {text}")
+    return UnavailableError(f"the store {path} cannot be opened: {text}")

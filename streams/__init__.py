@@ -1,0 +1,1 @@
+"""Every door to the outside, and the only clock."""

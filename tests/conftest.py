@@ -1,0 +1,68 @@
+"""How every test is run: short or long counts, seeds, no silent skips."""
+
+import os
+from collections.abc import Generator
+from typing import Final
+
+import hypothesis
+import pytest
+
+from support.soak import SoakSeeds, seeds_for
+
+SIM_SEEDS: Final = (1, 2)
+"""What the simulation runs where no SIM_SEED is given."""
+
+# Short: the same examples each time, so that the code alone decides. Long: new
+# ones each time; a failure prints the line that reproduces it.
+hypothesis.settings.register_profile(
+    "short", max_examples=50, derandomize=True, deadline=None, database=None
+)
+hypothesis.settings.register_profile(
+    "soak", max_examples=1_000, deadline=None, print_blob=True
+)
+
+
+def _soaks(config: pytest.Config) -> bool:
+    return bool(config.getoption("markexpr") == "soak")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the counts of the property tests."""
+    hypothesis.settings.load_profile("soak" if _soaks(config) else "short")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Count every property test as a soak test while soaking."""
+    if _soaks(config):
+        for item in items:
+            if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+                item.add_marker(pytest.mark.soak)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give `sim_seed` to tests that ask for it: SIM_SEED, else a few."""
+    if "sim_seed" in metafunc.fixturenames:
+        given = os.environ.get("SIM_SEED")
+        metafunc.parametrize("sim_seed", [int(given)] if given else SIM_SEEDS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a skipped test where services are required, as CI does."""
+    report = yield
+    required = os.environ.get("TURNSTATE_REQUIRE_SERVICES") == "1"
+    if required and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} may not be skipped here: {report.longrepr}"
+    return report
+
+
+@pytest.fixture
+def soak_seeds(request: pytest.FixtureRequest) -> SoakSeeds:
+    """Return the seeds of this test: `for seed in soak_seeds.take(200): …`."""
+    return seeds_for(len(request.session.items))
