@@ -20,8 +20,8 @@ from turnstate.schemas.errors import CorruptDataError, NotFoundError
 from turnstate.schemas.operation import Op
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames.codec import decode_frame
-from turnstate.storage.frames.operations import decode_operations
-from turnstate.storage.frames.segment import decode_segment
+from turnstate.storage.frames.operations import PositionRange, decode_operations
+from turnstate.storage.frames.segment import open_segment
 from turnstate.storage.stored_head import StoredHead
 
 ID_FACTS: Final = Dot("", 0)
@@ -53,12 +53,14 @@ class Chunk(NamedTuple):
         records: Canonical records; the n-th leads to from-version + n.
         bases: States that it carries, encoded.
         start: The head that a segment starts from; None for a frame.
+        positions: The log positions that the operations came from.
     """
 
     header: layout.Header
     records: Sequence[bytes]
     bases: Mapping[Dot, bytes]
     start: Head | None
+    positions: Sequence[PositionRange]
 
 
 def encode_bases(
@@ -102,13 +104,13 @@ def chunks(
     for data in store.frames(key, incarnation, start):
         header = layout.decode_header(data)
         if header.kind == layout.SEGMENT:
-            _, body = decode_frame(data)
-            segment = decode_segment(body, header)
+            segment = open_segment(data)
             yield Chunk(
                 header,
-                segment.records,
+                segment.records(),
                 segment.bases,
-                decode_head(segment.start_head) if segment.start_head else EMPTY_HEAD,
+                _head_of(segment.start_head),
+                segment.positions,
             )
         elif header.kind == layout.FRAME:
             if header.to_version <= stored.sealed_version:
@@ -117,7 +119,35 @@ def chunks(
             frame = decode_operations(body)
             recent += b"".join(frame.records)
             if header.to_version > after_version:
-                yield Chunk(header, frame.records, frame.bases, None)
+                yield Chunk(
+                    header, frame.records, frame.bases, None, frame.positions
+                )
+
+
+def _head_of(data: bytes) -> Head:
+    try:
+        return decode_head(data) if data else EMPTY_HEAD
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise CorruptDataError(f"a start head cannot be read: {error}") from error
+
+
+def start_head(store: FrameStore, key: bytes, stored: StoredHead) -> Head:
+    """Return the head that the frames since the last seal start from.
+
+    Raises:
+        CorruptDataError: it is not there, though frames are.
+    """
+    if not stored.sealed_version:
+        return Head(incarnation=stored.head.incarnation)
+    if stored.head.version == stored.sealed_version:
+        return stored.head
+    row = store.base(key, stored.head.incarnation, stored.sealed_version)
+    if row is None:
+        raise CorruptDataError(
+            f"the state at the seal, version {stored.sealed_version}, is missing",
+            field=f"version {stored.sealed_version}",
+        )
+    return _head_of(decode_frame(row)[1])
 
 
 def operations(
@@ -194,13 +224,7 @@ def _folded_from_nearest(
     incarnation = stored.head.incarnation
     fold: Fold | None = None
     if version > stored.sealed_version:
-        start = Head(incarnation=incarnation)
-        if stored.sealed_version:
-            row = store.base(key, incarnation, stored.sealed_version)
-            if row is None:
-                raise StateNeeded(ID_FACTS)
-            start = decode_head(decode_frame(row)[1])
-        fold = Fold(start, graph, {}, {})
+        fold = Fold(start_head(store, key, stored), graph, {}, {})
         after = stored.sealed_version
     else:
         after = version - 1

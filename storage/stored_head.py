@@ -21,6 +21,7 @@ class StoredHead(Struct, array_like=True, frozen=True, gc=False):
         position: The log position folded last.
         link: The newest link of the chain, kept apart from the chain.
         sealed_version: Up to here the operations lie in segments.
+        segment_link: The link of the newest segment.
         frame_turns: Operations in frames since the last seal.
         frame_bytes: Record bytes in frames since the last seal.
         text_bytes: UTF-8 bytes of content and tool arguments.
@@ -33,6 +34,7 @@ class StoredHead(Struct, array_like=True, frozen=True, gc=False):
     position: Position | None = None
     link: bytes = START_LINK
     sealed_version: int = 0
+    segment_link: bytes = START_LINK
     frame_turns: int = 0
     frame_bytes: int = 0
     text_bytes: int = 0

@@ -6,6 +6,7 @@ from turnstate.agents.session.step import Arrival, Outcome
 from turnstate.schemas.dialogue.head import encode_head
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
+from turnstate.schemas.wire.text import text_bytes_of
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames.chain import START_LINK, link_of
 from turnstate.storage.frames.codec import encode_frame, session_hash
@@ -17,7 +18,6 @@ from turnstate.storage.stored_head import (
     encode_stored_head,
 )
 from turnstate.storage.tier import SessionChange
-from turnstate.schemas.wire.text import text_bytes_of
 
 
 def change_of(
@@ -72,6 +72,7 @@ def change_of(
         last,
         link,
         start.sealed_version,
+        start.segment_link,
         start.frame_turns + len(ops),
         start.frame_bytes + size,
         start.text_bytes + sum(map(text_bytes_of, ops)),

@@ -51,8 +51,10 @@ def refused(line: bytes, fault: Exception, *, prefix: str = "") -> InvalidInputE
         path = f"{path}.{missing['name']}" if path else missing["name"]
         said = "missing"
     field = ".".join(part for part in (prefix, path) if part)
-    if not field:
+    if not field and place is None:
         return no_object()
+    if not field:
+        return InvalidInputError(f"the line is of another shape: {said}")
     return InvalidInputError(f"{field}: {said[:1].lower()}{said[1:]}", field=field)
 
 

@@ -2,8 +2,9 @@
 
 import sys
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -119,90 +120,107 @@ def _chunks(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _lines(chunks: Iterator[bytes], name: str) -> Iterator[bytes | Refusal]:
+    first = next(chunks, b"")
+    if len(first) == 1:  # a pipe may give so little
+        first += next(chunks, b"")
+    chunks = chain((first,), chunks)
+    if first.startswith(_GZIP_MAGIC):
+        chunks = _inflated(chunks)
+    elif name.endswith(".gz"):
+        raise unreadable(f"{name} is not gzip", "take .gz off its name, or pack it")
+    yield from _split(_without_mark(chunks))
+
+
+def _without_mark(chunks: Iterator[bytes]) -> Iterator[bytes]:
     first = b""
     for chunk in chunks:
         first += chunk
         if len(first) >= len(_UTF8_BOM):
             break
-    if first.startswith(_GZIP_MAGIC):
-        chunks = _inflated(first, chunks)
-        first = next(chunks, b"")
-        while len(first) < len(_UTF8_BOM) and (chunk := next(chunks, b"")):
-            first += chunk
-    elif name.endswith(".gz"):
-        raise unreadable(f"{name} is not gzip", "take .gz off its name, or pack it")
     if first.startswith(_UTF16_BOMS):
         raise unreadable("the file is UTF-16", "save it as UTF-8")
-    yield from _split(first.removeprefix(_UTF8_BOM), chunks)
+    yield first.removeprefix(_UTF8_BOM)
+    yield from chunks
 
 
 class _CutError(Exception):
     """Packed bytes end early or are damaged; what came before has been given."""
 
 
-def _inflated(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _inflated(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Unpack gzip members one after the other, handing on all that unpacks.
 
     The standard reader drops what it had unpacked when it meets damage.
     """
     unpack = zlib.decompressobj(wbits=31)
-    data = first
     begun = False
-    while True:
+    for chunk in chunks:
+        data = chunk
         while data:
             if unpack.eof:
                 data = data.lstrip(b"\0")  # padding between members, as on tape
                 if not data:
                     break
                 unpack = zlib.decompressobj(wbits=31)
+            before = unpack.copy()
             try:
                 out = unpack.decompress(data, CHUNK_BYTES)
             except zlib.error as error:
-                if not begun:
-                    raise unreadable(
-                        f"the file is damaged gzip: {error}", "pack it again"
-                    ) from error
-                raise _CutError(f"the packed data is damaged: {error}") from error
+                # What it had unpacked before the damage went with the error.
+                for out in _as_far_as_good(before.decompress, data):
+                    begun = True
+                    yield out
+                raise _cut(f"the gzip data is damaged: {error}", begun) from error
             if out:
                 begun = True
                 yield out
             data = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
-        following = next(chunks, None)
-        if following is None:
-            break
-        data = following
     if not unpack.eof:
-        # `decompress` may hold output back until it is asked without a bound.
-        if rest := unpack.flush():
+        # Output beyond the bound may wait although all input has been taken.
+        if out := unpack.flush():
             begun = True
-            yield rest
-        if not begun:
-            raise unreadable("the gzip file is cut short", "fetch it again")
-        raise _CutError("the gzip file is cut short")
+            yield out
+        if not unpack.eof:
+            raise _cut("the gzip file is cut short", begun)
 
 
-def _split(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes | Refusal]:
+def _as_far_as_good(unpack: Callable[[bytes], bytes], data: bytes) -> Iterator[bytes]:
+    """Unpack byte by byte up to the damage."""
+    try:
+        for at in range(len(data)):
+            if out := unpack(data[at : at + 1]):
+                yield out
+    except zlib.error:
+        return
+
+
+def _cut(what: str, begun: bool) -> Exception:
+    return _CutError(what) if begun else unreadable(what, "fetch or pack it again")
+
+
+def _split(chunks: Iterator[bytes]) -> Iterator[bytes | Refusal]:
     number = 1  # of the line that is being read
     pieces: list[bytes] = []
     size = 0
-    chunk: bytes | None = first
-    while chunk is not None:
-        head, *rest = chunk.split(b"\n")
-        if size + len(head) <= LINE_BYTES_MAX:
-            pieces.append(head)
-        size += len(head)
-        if rest:
-            yield _line(number, pieces, size)
-            number += len(rest)
-            tail = rest.pop()
-            yield from rest
-            pieces, size = [tail], len(tail)
+    while True:
         try:
             chunk = next(chunks, None)
         except _CutError as error:
             torn = b"".join(pieces)[:LINE_HEAD_BYTES]
             yield Refusal(number, None, str(error), "cut_file", torn)
             return
+        if chunk is None:
+            break
+        head, *rest = chunk.split(b"\n")
+        size += len(head)
+        if size <= LINE_BYTES_MAX or not pieces:
+            pieces.append(head)
+        if rest:
+            yield _line(number, pieces, size)
+            number += len(rest)
+            tail = rest.pop()
+            yield from rest
+            pieces, size = [tail], len(tail)
     if size:
         yield _line(number, pieces, size)
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnstate.replay.readers.faults import refuse_ambiguous, refused
-from turnstate.schemas.turn import WIRE_FIELDS, Turn
+from turnstate.schemas.turn import WIRE_FIELDS, OptionalRaw, Turn
 
 DEFAULT_TENANT: Final = "default"
 """The tenant of a line that names none."""
@@ -18,7 +18,7 @@ _Content = str | list[Raw] | None | UnsetType
 class _Message(Struct, forbid_unknown_fields=True, frozen=True, gc=False):
     role: str
     content: _Content = UNSET
-    tool_calls: Raw | None = None
+    tool_calls: OptionalRaw = None
     tool_call_id: str | None = None
     name: str | None = None
 
@@ -33,6 +33,7 @@ _decode_line: Final = msgspec.json.Decoder(_Conversation).decode
 _decode_message: Final = msgspec.json.Decoder(_Message).decode
 _decode_object: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
+_NULL: Final = Raw(b"null")
 _LINE_FIELDS: Final = frozenset(_Conversation.__struct_fields__)
 _MESSAGE_FIELDS: Final = frozenset(_Message.__struct_fields__)
 
@@ -134,7 +135,7 @@ def _turn(
         message.role,
         str(position),
         message.content,
-        tool_calls=message.tool_calls,
+        tool_calls=None if message.tool_calls == _NULL else message.tool_calls,
         tool_call_id=message.tool_call_id,
         name=message.name,
         metadata=Raw(_encode(metadata)) if metadata else None,

@@ -96,7 +96,7 @@ def encoded_body(body: Body) -> bytes:
 
 
 def message_of(body: Body) -> dict[str, Any]:
-    """Return the fields of the turn that a body was made of."""
+    """Return the fields of the turn that a body was made of, inner maps sorted."""
     content: str | list[Raw] | UnsetType | None = body.content
     if body.parts is not None:
         content = _parts_decoder.decode(body.parts)
@@ -105,7 +105,6 @@ def message_of(body: Body) -> dict[str, Any]:
         for name in (
             "role",
             *_TEXT_FIELDS,
-            "usage",
             "confidence",
             "continues",
             "user",
@@ -113,7 +112,7 @@ def message_of(body: Body) -> dict[str, Any]:
             "target",
         )
     }
-    extra = dict(body.extra) if body.extra else {}
+    extra = dict(sorted(body.extra.items())) if body.extra else {}
     if body.hidden is not None:
         extra[HIDDEN_FIELD] = _hidden_to_json(body.hidden)
     return fields | {
@@ -124,7 +123,8 @@ def message_of(body: Body) -> dict[str, Any]:
         "tags": Tags(body.tag_add, body.tag_remove)
         if body.tag_add or body.tag_remove
         else None,
-        "to": body.to,
+        "to": dict(sorted(body.to.items())) if isinstance(body.to, dict) else body.to,
+        "usage": dict(sorted(body.usage.items())) if body.usage else None,
         "extra": extra or None,
     }
 
@@ -134,7 +134,7 @@ def _wire_slots(body: Body) -> Slots | None:
         return None
     values = body.slot_set
     return Slots(
-        {name: Raw(value) for name, value in values.items()} if values else None,
+        {name: Raw(values[name]) for name in sorted(values)} if values else None,
         body.slot_delete,
     )
 

@@ -1,13 +1,21 @@
 """Frames to bytes and back: LZ4 against a dictionary, and both checksums."""
+# lz4 and google-crc32c ship no types:
+# pyright: reportUnknownMemberType=false
 
+from collections.abc import Callable
 from hashlib import blake2b
 from struct import error as StructError  # noqa: N812 - it is an exception class
-from typing import Final
+from typing import Final, cast
 
 import google_crc32c
 import lz4.block
 
-from turnstate.schemas.errors import ChecksumError, CorruptDataError, InvalidInputError
+from turnstate.schemas.errors import (
+    ChecksumError,
+    CorruptDataError,
+    InvalidInputError,
+    UnknownVersionError,
+)
 from turnstate.schemas.limits import DICTIONARY_BYTES_MAX
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames.chain import LINK_BYTES
@@ -25,10 +33,11 @@ long, since the optimal parser reads the whole dictionary (docs/bench.md)."""
 SESSION_HASH_BYTES: Final = 8
 
 _NO_HASH: Final = bytes(4)
-_compress: Final = lz4.block.compress
-_decompress: Final = lz4.block.decompress
-_crc: Final = google_crc32c.value
-_crc_more: Final = google_crc32c.extend
+_compress: Final = cast("Callable[..., bytes]", lz4.block.compress)
+_decompress: Final = cast("Callable[..., bytes]", lz4.block.decompress)
+_crc: Final = cast("Callable[[bytes], int]", google_crc32c.value)
+_crc_more: Final = cast("Callable[[int, bytes], int]", google_crc32c.extend)
+_Lz4Error: Final = cast("type[Exception]", lz4.block.LZ4BlockError)
 _pack: Final = layout.pack
 
 
@@ -87,7 +96,8 @@ def encode_frame(
     """
     assert len(session_hash) == SESSION_HASH_BYTES, "hash the session key"
     assert len(previous_link) == LINK_BYTES, "a link has 16 bytes"
-    flags = 0
+    assert kind in layout.KINDS, "head, frame or segment"
+    flags, named = 0, _NO_HASH
     if dictionary:
         named = _crc(dictionary).to_bytes(4, "little")
         if SHARED.get(named) == dictionary:
@@ -136,7 +146,6 @@ def _packed(body: bytes, dictionary: bytes, level: int) -> tuple[bytes, int]:
             field="body",
             hint=f"write several frames of up to {layout.BATCH_BYTES_MAX} bytes",
         )
-    stored: bytes
     if level == FAST:
         codec = layout.LZ4
         stored = _compress(body, store_size=False, dict=dictionary)
@@ -186,9 +195,14 @@ def decode_frame(data: bytes, *, dictionary: bytes = b"") -> tuple[Header, bytes
 
 
 def _unpacked(stored: bytes, header: Header, dictionary: bytes) -> bytes:
-    if header.flags == layout.SHARED:
+    if header.flags & layout.SHARED:
         dictionary = SHARED.get(header.dictionary_hash, b"")
-    if header.dictionary_length:
+        if len(dictionary) != header.dictionary_length:
+            raise UnknownVersionError(
+                "a frame was written with a dictionary that this program lacks",
+                hint="a newer version wrote it; upgrade",
+            )
+    elif header.dictionary_length:
         dictionary = dictionary[-header.dictionary_length :]
         named = _crc(dictionary).to_bytes(4, "little")
         if (len(dictionary), named) != (
@@ -201,10 +215,8 @@ def _unpacked(stored: bytes, header: Header, dictionary: bytes) -> bytes:
                 code="wrong_dictionary",
             )
     try:
-        body: bytes = _decompress(
-            stored, uncompressed_size=header.raw_length, dict=dictionary
-        )
-    except (lz4.block.LZ4BlockError, ValueError) as error:
+        body = _decompress(stored, uncompressed_size=header.raw_length, dict=dictionary)
+    except (_Lz4Error, ValueError) as error:
         raise CorruptDataError(f"a frame body is no LZ4 block: {error}") from error
     if len(body) != header.raw_length:
         raise CorruptDataError(

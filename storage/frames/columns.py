@@ -4,18 +4,16 @@ A record repeats what the one before it implies: the next counter, the next
 Lamport time, itself as parent. Such a *run* is stored once. What is left lies
 column by column, like beside like, which LZ4 shortens best (measured over the
 corpora: 0.99 of the text against 1.23 for whole records, docs/bench.md). The
-canonical bytes come back exactly; a record that would not stands whole.
+canonical bytes come back exactly (`column_reader`); a record that would not
+stands whole.
 """
 
-from bisect import bisect_right
 from collections.abc import Container, Sequence
-from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnstate.schemas.errors import CorruptDataError
 from turnstate.storage.frames.operations import DECODE_ERRORS
 
 Seen = dict[str, int | list[int]]
@@ -96,14 +94,10 @@ class _Start(Struct, frozen=True, gc=False):
 _Part = tuple[_Envelope, int, int, bytes, bytes]
 """An operation taken apart: envelope, role, length, text, rest of the body."""
 
-_encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
-_decode_columns: Final = msgspec.msgpack.Decoder(Columns).decode
 _decode_envelope: Final = msgspec.msgpack.Decoder(_Envelope).decode
 _decode_start: Final = msgspec.msgpack.Decoder(_Start).decode
 
 _MAP16: Final = b"\xde"
-_ROLE_KEY: Final = b"\xa1r"
-_CONTENT_KEY: Final = b"\xa1c"
 _ROLES_MAX: Final = 256
 
 
@@ -112,7 +106,7 @@ def columns_of(records: Sequence[bytes], whole: Container[int] = ()) -> Columns:
 
     They give back every record that was written canonically. Whether they do
     is for the caller to see: reading all of them back once costs less than
-    trying each in advance (`gives_back`).
+    trying each in advance (`column_reader.gives_back`).
 
     Args:
         records: Canonical records in version order.
@@ -138,15 +132,6 @@ def columns_of(records: Sequence[bytes], whole: Container[int] = ()) -> Columns:
         texts=b"".join([part[3] for part in parts]),
         whole=kept,
     )
-
-
-def gives_back(record: bytes) -> bool:
-    """Say whether columns give back a record, bit for bit."""
-    try:
-        columns = _decode_columns(_encode(columns_of([record])))
-        return ColumnReader(columns).records() == [record]
-    except (*DECODE_ERRORS, CorruptDataError):
-        return False
 
 
 def _taken_apart(record: bytes, roles: dict[str, int]) -> _Part | None:
@@ -188,84 +173,8 @@ def _string_bytes(length: int) -> int:
     return length + (3 if length < 1 << 16 else 5)
 
 
-class _Place(NamedTuple):
-    """Where an operation stands: the start of its run, and what differs."""
-
-    start: Run
-    at: int
-    counter: int
-    lamport: int
-    turn_id: str | None
-
-
-def _record(place: _Place, time: Time, body: bytes) -> bytes:
-    start = place.start
-    seen: Any = start.seen
-    parents: Any = start.parents
-    if place.at:
-        before = place.counter - 1
-        seen = {**seen, start.replica: before}
-        parents = ((start.replica, before),)
-    return _encode(
-        (
-            start.replica,
-            place.counter,
-            place.lamport,
-            seen,
-            start.incarnation,
-            parents,
-            start.branch,
-            place.turn_id,
-            time,
-            Raw(body),
-        )
-    )
-
-
-def _body(
-    role: str, text: bytes | None | UnsetType, count: int, rest: bytes
-) -> bytes:
-    if text is UNSET:
-        return b"%b%b%b%b%b" % (
-            _MAP16,
-            (count + 1).to_bytes(2, "big"),
-            _ROLE_KEY,
-            _encode(role),
-            rest,
-        )
-    return b"%b%b%b%b%b%b%b" % (
-        _MAP16,
-        (count + 2).to_bytes(2, "big"),
-        _ROLE_KEY,
-        _encode(role),
-        _CONTENT_KEY,
-        b"\xc0" if text is None else _text_header(len(text)) + text,
-        rest,
-    )
-
-
-def _text_header(length: int) -> bytes:
-    if length < 32:
-        return bytes((0xA0 | length,))
-    if length < 1 << 8:
-        return bytes((0xD9, length))
-    if length < 1 << 16:
-        return b"\xda" + length.to_bytes(2, "big")
-    return b"\xdb" + length.to_bytes(4, "big")
-
-
 def _map_header(count: int) -> bytes:
     return bytes((0x80 | count,)) if count < 16 else _MAP16 + count.to_bytes(2, "big")
-
-
-def _rest_of(rest: bytes) -> tuple[int, bytes]:
-    """Return how many pairs a rest holds, and their bytes."""
-    first = rest[0]
-    if first & 0xF0 == 0x80:
-        return first & 0x0F, rest[1:]
-    if first != 0xDE:
-        raise CorruptDataError(f"a body column holds no map but {first:#x}")
-    return int.from_bytes(rest[1:3], "big"), rest[3:]
 
 
 def _differences(times: Sequence[Time]) -> list[Time]:
@@ -277,18 +186,6 @@ def _differences(times: Sequence[Time]) -> list[Time]:
             before = time
         else:
             result.append(time)
-    return result
-
-
-def _sums(differences: Sequence[Time]) -> list[Time]:
-    time = 0
-    result: list[Time] = []
-    for value in differences:
-        if type(value) is int:
-            time += value
-            result.append(time)
-        else:
-            result.append(value)
     return result
 
 
@@ -345,95 +242,3 @@ def _ids_of(ids: list[str | None]) -> Ids:
         if ids == [str(number + at) for at in range(len(ids))]:
             return number
     return ids
-
-
-class ColumnReader:
-    """Give back records, all of them or one without the others.
-
-    Raises:
-        CorruptDataError: by every method, where the columns contradict one
-            another.
-    """
-
-    __slots__ = (
-        "_begins",
-        "_columns",
-        "_ends",
-        "_places",
-        "_times",
-        "_whole",
-        "count",
-    )
-
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-        self._whole = dict(columns.whole)
-        stored = len(columns.lengths)
-        self.count = stored + len(self._whole)
-        self._begins = [0, *accumulate([run.count for run in columns.runs])]
-        self._ends = list(accumulate([max(size, 0) for size in columns.lengths]))
-        self._times = _sums(columns.times)
-        self._places: list[int] | None = None
-        if not (
-            stored
-            == len(columns.rests)
-            == len(columns.role_of)
-            == len(columns.times)
-            == self._begins[-1]
-            and (self._ends[-1] if self._ends else 0) == len(columns.texts)
-            and all(run.count > 0 for run in columns.runs)
-            and max(columns.role_of, default=-1) < len(columns.roles)
-            and all(0 <= place < self.count for place in self._whole)
-            and len(self._whole) == len(columns.whole)
-        ):
-            raise CorruptDataError("the columns of a segment contradict one another")
-
-    def records(self) -> list[bytes]:
-        """Return all records in version order."""
-        columns = self._columns
-        stored = [
-            self._stored(run, at, begin + at)
-            for run, begin in zip(columns.runs, self._begins, strict=False)
-            for at in range(run.count)
-        ]
-        for place, record in sorted(self._whole.items()):
-            stored.insert(place, record)
-        return stored
-
-    def record(self, place: int) -> bytes:
-        """Return one record, 0 being the first."""
-        if not 0 <= place < self.count:
-            raise IndexError(place)
-        if self._whole:
-            if place in self._whole:
-                return self._whole[place]
-            place -= sum(1 for other in self._whole if other < place)
-        run = bisect_right(self._begins, place) - 1
-        return self._stored(
-            self._columns.runs[run], place - self._begins[run], place
-        )
-
-    def _stored(self, run: Run, at: int, place: int) -> bytes:
-        columns = self._columns
-        ids = run.ids
-        turn_id: str | None = None
-        if isinstance(ids, int):
-            turn_id = str(ids + at)
-        elif ids is not None and at < len(ids):
-            turn_id = ids[at]
-        length = columns.lengths[place]
-        text: bytes | None | UnsetType
-        if length >= 0:
-            end = self._ends[place]
-            text = columns.texts[end - length : end]
-        else:
-            text = None if length == NULL_TEXT else UNSET
-        return _record(
-            _Place(run, at, run.counter + at, run.lamport + at, turn_id),
-            self._times[place],
-            _body(
-                columns.roles[columns.role_of[place]],
-                text,
-                *_rest_of(bytes(columns.rests[place])),
-            ),
-        )

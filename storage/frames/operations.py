@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.errors import CorruptDataError
+from turnstate.schemas.position import Position
 
 
 class PositionRange(NamedTuple):
@@ -27,6 +28,31 @@ class PositionRange(NamedTuple):
     partition: int
     first: tuple[int, int]
     last: tuple[int, int]
+
+    @classmethod
+    def between(cls, first: Position, last: Position) -> "PositionRange":
+        """Return the range from one position to a later one of its partition.
+
+        Example:
+            >>> seventh = Position(b"l", 0, 7)
+            >>> PositionRange.between(seventh, seventh).covers(seventh)
+            True
+        """
+        assert first[:2] == last[:2], "a range lies in one partition of one log"
+        return cls(
+            first.log,
+            first.partition,
+            (first.offset, first.index),
+            (last.offset, last.index),
+        )
+
+    def covers(self, position: Position) -> bool:
+        """Say whether a position lies in this range."""
+        return (
+            position.log == self.log
+            and position.partition == self.partition
+            and self.first <= (position.offset, position.index) <= self.last
+        )
 
 
 class FrameBody(NamedTuple):
@@ -54,7 +80,13 @@ class _Stored(Struct, array_like=True, frozen=True, gc=False):
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Stored).decode
 
-DECODE_ERRORS: Final = (msgspec.MsgspecError, RecursionError, ValueError, TypeError)
+DECODE_ERRORS: Final = (
+    msgspec.MsgspecError,
+    RecursionError,
+    OverflowError,
+    ValueError,
+    TypeError,
+)
 """What MessagePack can answer to bytes that are none."""
 
 

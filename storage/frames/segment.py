@@ -1,4 +1,4 @@
-"""Sealing: the frames since the last seal become one segment, read back."""
+"""Segments: what is in one, and how it is written, read back and opened."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -12,12 +12,8 @@ from turnstate.schemas.limits import SEGMENT_BYTES, SEGMENT_TURNS
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames.chain import LINK_BYTES
 from turnstate.storage.frames.codec import SMALL, decode_frame, encode_frame
-from turnstate.storage.frames.columns import (
-    ColumnReader,
-    Columns,
-    columns_of,
-    gives_back,
-)
+from turnstate.storage.frames.column_reader import ColumnReader, gives_back
+from turnstate.storage.frames.columns import Columns, columns_of
 from turnstate.storage.frames.dictionary import NEWEST
 from turnstate.storage.frames.header import Header
 from turnstate.storage.frames.operations import (

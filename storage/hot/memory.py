@@ -55,6 +55,17 @@ class MemoryTier:
             found.append(held.stored if held else None)
         return found
 
+    def peek(self, key: bytes) -> StoredHead | None:
+        """Return a held head without counting a use; safe from any thread."""
+        held = self._held.get(key)
+        return held.stored if held else None
+
+    def replace(self, key: bytes, stored: StoredHead) -> None:
+        """Put the same state with other bookkeeping in the place of a held head."""
+        held = self._held.get(key)
+        if held is not None:
+            held.stored = stored
+
     def frames(
         self, key: bytes, incarnation: int, after_version: int
     ) -> Iterator[bytes]:

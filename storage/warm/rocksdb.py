@@ -23,11 +23,13 @@ from turnstate.schemas.errors import (
     UnknownVersionError,
 )
 from turnstate.schemas.ids import turn_id_hash
+from turnstate.storage.seal import Sealed
 from turnstate.storage.stored_head import (
     StoredHead,
     decode_entry,
     decode_stored_head,
     encode_entry,
+    encode_stored_head,
 )
 from turnstate.storage.tier import HAS_INDEX, KEEPS_ALL, SessionChange
 from turnstate.storage.warm import tables
@@ -298,6 +300,18 @@ class Batch:
     def delete_range(self, table: str, start: bytes, end: bytes) -> None:
         """Remove the rows from `start` to below `end`."""
         self.native.delete_range(start, end, self._handles[table])
+
+    def stage_seal(self, sealed: Sealed) -> None:
+        """Put in segments and remove the frames and the state they replace."""
+        prefix = life_prefix(sealed.key, sealed.after.head.incarnation)
+        for version, segment in sealed.segments:
+            self.put(SEGMENTS, version_key(prefix, version), segment)
+        self.delete_range(
+            FRAMES,
+            version_key(prefix, sealed.before.sealed_version),
+            version_key(prefix, sealed.after.sealed_version + 1),
+        )
+        self.put(HEADS, sealed.key, encode_stored_head(sealed.after))
 
     def stage(self, change: SessionChange) -> None:
         """Put in one session's change."""

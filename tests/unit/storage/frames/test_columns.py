@@ -1,0 +1,137 @@
+"""Taking records apart: what a run is, and what must stand whole."""
+
+import msgspec
+import pytest
+
+from support.framed import turn_record, turn_records
+from turnstate.schemas.clocks import Dot
+from turnstate.schemas.operation import Body, Op, encode_body
+from turnstate.storage.frames.columns import NO_TEXT, NULL_TEXT, columns_of
+
+
+def stamped(counter: int, **fields: object) -> bytes:
+    body = Body(role="user", content="hi")
+    usual = {
+        "dot": Dot("log", counter),
+        "lamport": counter,
+        "seen": {"log": counter - 1},
+        "incarnation": 1,
+        "parents": (Dot("log", counter - 1),),
+    }
+    return Op.stamped(body, encode_body(body), **{**usual, **fields}).record  # type: ignore[arg-type]
+
+
+def test_a_plain_dialogue_is_one_run():
+    columns = columns_of(turn_records(70))
+
+    assert [(run.count, run.counter, run.ids) for run in columns.runs] == [(70, 1, 0)]
+    assert columns.whole == []
+    assert columns.roles == ["user", "assistant"]
+    assert set(columns.times[1:]) == {2_500}
+
+
+@pytest.mark.parametrize(
+    "departure",
+    [
+        {"dot": Dot("eu", 3)},
+        {"lamport": 9},
+        {"seen": {"log": 1}},
+        {"seen": {"log": 2, "eu": 1}},
+        {"seen": {"eu": 1}},
+        {"seen": {}},
+        {"incarnation": 2},
+        {"parents": ()},
+        {"parents": ("an id",)},
+        {"parents": (Dot("log", 1),)},
+        {"parents": (Dot("log", 2), Dot("log", 1))},
+        {"branch": "other"},
+        {"dot": Dot("log", 4)},
+    ],
+    ids=str,
+)
+def test_what_does_not_follow_begins_a_run(departure):
+    columns = columns_of([stamped(1), stamped(2), stamped(3, **departure)])
+
+    assert [run.count for run in columns.runs] == [2, 1]
+    assert columns.whole == []
+
+
+def test_a_run_goes_on_in_a_session_that_others_wrote_to():
+    seen = {"eu": (1, 1, 3, 4)}
+    columns = columns_of(
+        [stamped(counter, seen={**seen, "log": counter - 1}) for counter in (5, 6, 7)]
+    )
+
+    assert [run.count for run in columns.runs] == [3]
+
+
+@pytest.mark.parametrize(
+    ("ids", "stored"),
+    [
+        (["0", "1", "2"], 0),
+        (["9", "10", "11"], 9),
+        ([None, None, None], None),
+        (["00", "01", "02"], ["00", "01", "02"]),
+        (["0", "2", "3"], ["0", "2", "3"]),
+        ([None, "1", "2"], [None, "1", "2"]),
+        (["1", None, "3"], ["1", None, "3"]),
+        (["٣", "٤", "٥"], ["٣", "٤", "٥"]),
+        (["9" * 30, "x", ""], ["9" * 30, "x", ""]),
+    ],
+)
+def test_ids_are_counted_where_they_count(ids, stored):
+    records = [stamped(at, turn_id=name) for at, name in enumerate(ids, 1)]
+
+    assert [run.ids for run in columns_of(records).runs] == [stored]
+
+
+def test_times_are_differences_where_they_are_numbers():
+    times = [1_000, None, 3_000, "2024-01-01T00:00:00Z", 2_500]
+    records = [stamped(at, time=time) for at, time in enumerate(times, 1)]
+
+    assert columns_of(records).times == [1_000, None, 2_000, times[3], -500]
+
+
+def test_the_three_kinds_of_content_are_told_apart():
+    texts: list[object] = ["é", "", None, msgspec.UNSET]
+    records = [
+        turn_record(at, content=text) for at, text in enumerate(texts, 1)
+    ]
+    columns = columns_of(records)
+
+    assert columns.lengths == [2, 0, NULL_TEXT, NO_TEXT]
+    assert columns.texts == "é".encode()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"no record",
+        b"\x90",
+        turn_record(1)[:-1],
+        turn_record(1) + b"\0",
+        msgspec.msgpack.encode(("log", 1, 1, {}, 1, (), None, None, None, {"r": "u"})),
+        msgspec.msgpack.encode(("log", 1, 1, {}, 1, (), None, None, None, {"c": "u"})),
+        msgspec.msgpack.encode(("log", 1, 1, {}, 1, (), None, None, None, [])),
+    ],
+)
+def test_what_has_another_shape_stands_whole(record):
+    columns = columns_of([turn_record(1), record, turn_record(2)])
+
+    assert columns.whole == [(1, record)]
+    assert [run.count for run in columns.runs] == [2]
+
+
+def test_places_may_be_named_that_stand_whole():
+    records = turn_records(3)
+
+    assert columns_of(records, {0, 2}).whole == [(0, records[0]), (2, records[2])]
+
+
+def test_roles_beyond_a_byte_stand_whole():
+    records = [turn_record(at, role=f"role {at}") for at in range(1, 260)]
+    columns = columns_of(records)
+
+    assert len(columns.roles) == 256
+    assert [place for place, _ in columns.whole] == [256, 257, 258]
