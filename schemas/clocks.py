@@ -253,8 +253,11 @@ def vector_covers(vector: Mapping[str, int], replica: str, counter: int) -> bool
 
 
 def vector_join(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """Return the least vector at or after both (pointwise maximum)."""
-    result = dict(first)
+    """Return the least vector at or after both (pointwise maximum).
+
+    A counter of 0 says nothing, so it is left out.
+    """
+    result = {replica: counter for replica, counter in first.items() if counter}
     for replica, counter in second.items():
         if counter > result.get(replica, 0):
             result[replica] = counter

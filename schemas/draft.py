@@ -107,11 +107,13 @@ def draft_from_turn(turn: Turn, *, recorded: bool = False) -> Draft:
         checked_id(branch, "branch")
         if branch == MAIN:
             branch = None
-    stamp = None if turn.stamp is None else checked_stamp(turn.stamp)
+    stamp = None if turn.stamp is None else checked_stamp(turn.stamp, recorded=recorded)
     by_address = stamp is not None and not recorded
     parents: tuple[Reference, ...] | UnsetType = UNSET
     if turn.parent is not UNSET:
-        parents = checked_parents(turn.parent, only_addresses=by_address)
+        parents = checked_parents(
+            turn.parent, only_addresses=by_address, bounded=not recorded
+        )
         _refuse_itself(parents, turn_id, stamp)
     if turn.op is not None or turn.target is not None or turn.to is not None:
         is_stub = recorded and turn.extra is not None and HIDDEN_FIELD in turn.extra

@@ -256,7 +256,7 @@ class Fold:
     def _try(self, op: Op, version: int) -> None:
         """Attach an operation, or park it where something is missing."""
         if op.body.op in NODE_KINDS:
-            parents = self._resolved(op.parents)
+            parents = self._resolved(op)
             if parents is None:
                 self._park(_without_text(op), version)
             else:
@@ -268,11 +268,13 @@ class Fold:
             elif op.body.op == "redact":
                 self._redact(target)
 
-    def _resolved(self, references: tuple[Reference, ...]) -> tuple[Dot, ...] | None:
+    def _resolved(self, op: Op) -> tuple[Dot, ...] | None:
+        """Return the parents, None where one has not come or is not attached."""
+        references = op.parents
         dots: list[Dot] = []
         for reference in references:
             dot = self._dot_of(reference)
-            if dot is None or not self.is_attached(dot):
+            if dot is None or dot == op.dot or not self.is_attached(dot):
                 return None
             if dot not in dots:
                 dots.append(dot)

@@ -73,7 +73,9 @@ def fold_set(ops: Iterable[Op], graph: Graph) -> Folded:
         "lamport": max((op.lamport for op in held.values()), default=0),
         "turn_count": sum(turn.body.continues is None for turn in turns),
         "usage": usage,
-        "parked": sorted(held.keys() - nodes.keys() - about.keys() - {e.dot for e in ends}),
+        "parked": sorted(
+            held.keys() - nodes.keys() - about.keys() - {e.dot for e in ends}
+        ),
         "conflicts": sorted(
             (op.turn_id, op.dot)
             for op in held.values()
@@ -83,7 +85,8 @@ def fold_set(ops: Iterable[Op], graph: Graph) -> Folded:
         "redacted": sorted(redacted),
         "branches": {
             name: _branch(name, nodes, redacted, graph)
-            for name in {op.branch for op in ends} | {n.op.branch for n in nodes.values()}
+            for name in {op.branch for op in ends}
+            | {n.op.branch for n in nodes.values()}
         },
         "ended": {op.branch: [*op.order, op.body.to] for op in ends},
         "texts": _texts([held[dot] for dot in about], about, groups, redacted),
@@ -150,7 +153,9 @@ def _branch(
         within |= head.past | head.bit
     past = sorted((n for n in nodes.values() if n.bit & within), key=lambda n: n.listed)
     turns = [node.op for node in past if node.op.kind == "turn"]
-    first = {group_of(op): op for op in sorted(turns, key=lambda o: o.order, reverse=True)}
+    first = {
+        group_of(op): op for op in sorted(turns, key=lambda o: o.order, reverse=True)
+    }
     phase, phase_error, calls = _dialogue(heads[0] if heads else None, graph)
     slots: dict[str, list[Entry]] = {}
     for slot, entries in _standing(past, _slots, redacted).items():
@@ -174,13 +179,19 @@ Writes = dict[bytes, tuple[str, bytes | None]]
 
 
 def _slots(body: Body) -> Writes:
-    hidden: Writes = dict.fromkeys(body.hidden.slot_names if body.hidden else (), ("", None))
+    hidden: Writes = dict.fromkeys(
+        body.hidden.slot_names if body.hidden else (), ("", None)
+    )
     gone = {name_hash(name): (name, None) for name in body.slot_delete or ()}
-    return hidden | gone | {name_hash(n): (n, v) for n, v in (body.slot_set or {}).items()}
+    return (
+        hidden | gone | {name_hash(n): (n, v) for n, v in (body.slot_set or {}).items()}
+    )
 
 
 def _tags(body: Body) -> Writes:
-    hidden: Writes = dict.fromkeys(body.hidden.tag_names if body.hidden else (), ("", None))
+    hidden: Writes = dict.fromkeys(
+        body.hidden.tag_names if body.hidden else (), ("", None)
+    )
     gone = {name_hash(tag): (tag, None) for tag in body.tag_remove or ()}
     return hidden | gone | {name_hash(tag): (tag, b"") for tag in body.tag_add or ()}
 

@@ -174,8 +174,10 @@ class DialogueState:
         found: dict[Dot, Op] = {}
         for op in self.ops.values():
             edits = by_group.get(_group(op)) if op.kind == "turn" else None
-            if edits:
-                found[op.dot] = winning_edit(edits)
+            if edits and op.dot not in self.head.redacted:
+                shown = winning_edit(edits)
+                if shown is not None:
+                    found[op.dot] = shown
         return found
 
     def _dot_of(self, reference: Reference) -> Dot | None:
@@ -188,10 +190,11 @@ class DialogueState:
         """Return everything that the state says, as plain values."""
         head = self.head
         branches: dict[str, Any] = {}
-        for name, branch in head.branches.items():
+        for name in head.branches.keys() | head.ended.keys():
+            branch = head.branches.get(name)
             state = head.branch_state(name)
             branches[name] = {
-                "heads": list(branch.heads),
+                "heads": list(branch.heads) if branch else [],
                 "slots": {
                     slot: list(slot_map.shown(entries))
                     for slot, entries in (state.slots if state else {}).items()
@@ -236,10 +239,11 @@ def _phase_error(state: NodeState | None) -> dict[str, str] | None:
     return {"action": action, "turn": turn, "phase": phase}
 
 
-def winning_edit(edits: list[Op]) -> Op:
-    """Return the edit that shows: none other has seen it; then the greatest."""
-    seen = DotSet({})
-    for edit in edits:
-        seen = seen.union(edit.seen_set())
-    live = [edit for edit in edits if edit.dot not in seen] or edits
-    return max(live, key=lambda edit: edit.order)
+def winning_edit(edits: list[Op]) -> Op | None:
+    """Return the edit that shows: no other has seen it; of those the greatest."""
+    live = [
+        edit
+        for edit in edits
+        if not any(edit.dot in other.seen_set() for other in edits if other is not edit)
+    ]
+    return max(live, key=lambda edit: edit.order) if live else None

@@ -1,6 +1,7 @@
 """The DAG of turns: which turns lead a branch, and what one turn changes."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import slot_map, tag_set
@@ -9,6 +10,8 @@ from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.limits import RECENT_TURNS
 from turnstate.schemas.operation import Op, SeenVector
 from turnstate.schemas.wire.calls import calls_of
+
+_NOTHING: Final = DotSet({})
 
 
 def seen_joined(seen: DotSet, more: SeenVector) -> DotSet:
@@ -39,15 +42,13 @@ def advanced(
     Heads are the turns that no turn of the branch has as parent or has seen.
     """
     dot = op.dot
-    if branch is None:
-        return Branch((dot,), seen_joined(DotSet({}), op.seen))
-    seen = seen_joined(branch.seen, op.seen)
+    seen = seen_joined(branch.seen if branch else _NOTHING, op.seen)
     left = [
         head
-        for head in branch.heads
+        for head in (branch.heads if branch else ())
         if head not in parents and not seen.has(head.replica, head.counter)
     ]
-    if not branch.seen.has(dot.replica, dot.counter):
+    if not seen.has(dot.replica, dot.counter):
         left.append(dot)
         if len(left) > 1:
             left.sort(key=lambda head: states[head].listing_order, reverse=True)

@@ -53,8 +53,13 @@ def checked_counter(value: object, field: str, *, least: int = 1) -> int:
     return value
 
 
-def checked_stamp(stamp: Stamp) -> DraftStamp:
+def checked_stamp(stamp: Stamp, *, recorded: bool) -> DraftStamp:
     """Return a stamp that can be folded, its vector in the shortest form.
+
+    Args:
+        stamp: As it came.
+        recorded: Written by an owner, who names all that it has seen, however
+            many; only what producers send is bounded.
 
     Raises:
         InvalidInputError: a part is malformed or out of its limits, or `seen`
@@ -71,7 +76,7 @@ def checked_stamp(stamp: Stamp) -> DraftStamp:
         )
     replica = checked_id(dot[0], "stamp.dot[0]")
     counter = checked_counter(dot[1], "stamp.dot[1]")
-    seen = checked_vector(stamp.seen, "stamp.seen")
+    seen = checked_vector(stamp.seen, "stamp.seen", bounded=not recorded)
     own = seen.get(replica, 0)
     if (own if isinstance(own, int) else own[-1]) >= counter:
         raise InvalidInputError(
@@ -87,8 +92,15 @@ def checked_stamp(stamp: Stamp) -> DraftStamp:
     )
 
 
-def checked_vector(vector: Mapping[str, Bounds], field: str) -> SeenVector:
+def checked_vector(
+    vector: Mapping[str, Bounds], field: str, *, bounded: bool = True
+) -> SeenVector:
     """Return a vector in its shortest form: no zeros, no whole interval as bounds.
+
+    Args:
+        vector: As it came.
+        field: What it is called in errors.
+        bounded: Whether there may be too many replicas or intervals.
 
     Raises:
         InvalidInputError: a replica's name or bounds are malformed, or there
@@ -102,7 +114,7 @@ def checked_vector(vector: Mapping[str, Bounds], field: str) -> SeenVector:
         raise InvalidInputError(
             f"{field} is no clock", field=field, hint="send {replica: counter}"
         )
-    if len(vector) > SEEN_REPLICAS_MAX:
+    if bounded and len(vector) > SEEN_REPLICAS_MAX:
         raise InvalidInputError(
             f"{field} names {len(vector)} replicas",
             field=field,
@@ -120,7 +132,7 @@ def checked_vector(vector: Mapping[str, Bounds], field: str) -> SeenVector:
         spans = _checked_bounds(bounds, place)
         intervals += len(spans) // 2
         result[replica] = spans[1] if len(spans) == 2 and spans[0] == 1 else spans
-    if intervals > GAP_INTERVALS_MAX:
+    if bounded and intervals > GAP_INTERVALS_MAX:
         raise InvalidInputError(
             f"{field} has {intervals} intervals",
             field=field,
@@ -152,13 +164,14 @@ def _checked_bounds(bounds: list[int] | tuple[int, ...], field: str) -> tuple[in
 
 
 def checked_parents(
-    parent: str | list[str] | None, *, only_addresses: bool
+    parent: str | list[str] | None, *, only_addresses: bool, bounded: bool = True
 ) -> tuple[Reference, ...]:
     """Return the parents, the first one leading; () = a root.
 
     Args:
         parent: An id, an address, a list of them, or None.
         only_addresses: Whether ids are refused (of a producer's own stamp).
+        bounded: Whether there may be too many; an owner names all heads.
 
     Raises:
         InvalidInputError: a reference is malformed, or there are too many.
@@ -177,7 +190,7 @@ def checked_parents(
             field="parent",
             hint="send an id, a list, or null for a root",
         )
-    if len(parent) > PARENTS_MAX:
+    if bounded and len(parent) > PARENTS_MAX:
         raise InvalidInputError(
             f"parent names {len(parent)} turns",
             field="parent",

@@ -26,7 +26,9 @@ def canonical(dots: DotSet) -> bool:
         spans
         and len(spans) % 2 == 0
         and all(low <= high for low, high in zip(spans[::2], spans[1::2], strict=True))
-        and all(high + 1 < low for high, low in zip(spans[1::2], spans[2::2], strict=False))
+        and all(
+            high + 1 < low for high, low in zip(spans[1::2], spans[2::2], strict=False)
+        )
         for spans in dots.spans.values()
     )
 

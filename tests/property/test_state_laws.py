@@ -223,7 +223,9 @@ def test_records_read_back(drawn: Drawn) -> None:
             for name in ("dot", "lamport", "seen", "incarnation", "parents")
             + ("branch", "turn_id", "time", "content_hash")
         }
-        assert Op.stamped(read.body, encode_body(read.body), **stamp).record == op.record
+        assert (
+            Op.stamped(read.body, encode_body(read.body), **stamp).record == op.record
+        )
         assert read.operation_hash == op.operation_hash
         assert Op.decode(op.stub().record).operation_hash == op.operation_hash
         assert op.stub().stub() == op.stub()

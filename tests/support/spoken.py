@@ -3,7 +3,14 @@
 from typing import Any
 
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.operation import MAIN, Body, Op, Reference, SeenVector, encode_body
+from turnstate.schemas.operation import (
+    MAIN,
+    Body,
+    Op,
+    Reference,
+    SeenVector,
+    encode_body,
+)
 
 
 def dot(address: str) -> Dot:

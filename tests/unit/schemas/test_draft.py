@@ -441,6 +441,14 @@ def test_a_recording_may_hold_ids_beside_a_stamp() -> None:
     assert draft_from_turn(recorded, recorded=True).parents == ("u1", Dot("eu", 1))
 
 
+def test_an_owner_names_all_that_it_has_seen_however_many() -> None:
+    seen: dict[str, Any] = {f"r{n}": 1 for n in range(SEEN_REPLICAS_MAX + 1)}
+    parents = [f"@r{n}:1" for n in range(PARENTS_MAX + 1)]
+    many = turn(stamp=Stamp(("log", 1), 2, seen), parent=parents)
+
+    assert len(draft_from_turn(many, recorded=True).parents or ()) == PARENTS_MAX + 1
+
+
 OPERATIONS: list[dict[str, Any]] = [
     {"op": "edit", "target": "u1", "content": "x"},
     {"op": "edit", "target": "@eu:1", "content": None},

@@ -126,7 +126,9 @@ def test_a_rollback_goes_back_and_keeps_usage() -> None:
 
 
 def test_a_rollback_to_nothing_is_a_root() -> None:
-    state = branch(said("a1", tag_add=["vip"]), said("a2", role="system", op="rollback"))
+    state = branch(
+        said("a1", tag_add=["vip"]), said("a2", role="system", op="rollback")
+    )
     assert (names(state["heads"]), state["turns"], state["tags"]) == (["a2"], [], [])
 
 
@@ -269,7 +271,9 @@ def test_a_smaller_turn_takes_the_id_over() -> None:
 def test_copies_of_one_turn_are_one_turn() -> None:
     fields: dict[str, Any] = {"content": "hi", "usage": {"tokens": 2}, "turn_id": "x"}
     folded = fold(
-        said("a1", **fields), said("b1", **fields), said("b2", "a1", "b1", tag_add=["t"])
+        said("a1", **fields),
+        said("b1", **fields),
+        said("b2", "a1", "b1", tag_add=["t"]),
     )
     assert (folded["turn_count"], folded["version"]) == (2, 3)
     assert folded["usage"] == {"tokens": [2, 0]}

@@ -16,18 +16,18 @@ KEYS = {1: KEY}
 KEYED = frames_of(RECORDS, [1, 2, 1, 2], key=KEY)
 
 
-def test_an_unbroken_chain_gives_its_newest_link():
+def test_an_unbroken_chain_gives_its_newest_link() -> None:
     assert link_of(FRAMES[-1]) == NEWEST
     assert verify_chain(FRAMES, newest_link=NEWEST) == NEWEST
 
 
-def test_it_goes_on_from_any_link():
+def test_it_goes_on_from_any_link() -> None:
     middle = verify_chain(FRAMES[:2])
 
     assert verify_chain(FRAMES[2:], middle, newest_link=NEWEST) == NEWEST
 
 
-def test_no_frames_are_a_chain():
+def test_no_frames_are_a_chain() -> None:
     assert verify_chain([]) == START_LINK
     with pytest.raises(BrokenChainError):
         verify_chain([], newest_link=NEWEST)
@@ -45,7 +45,9 @@ def test_no_frames_are_a_chain():
         ("emptied", [], 0),
     ],
 )
-def test_what_was_done_shows_and_names_the_version(done, frames, version):
+def test_what_was_done_shows_and_names_the_version(
+    done: str, frames: list[bytes], version: int
+) -> None:
     with pytest.raises(BrokenChainError) as caught:
         verify_chain(frames, newest_link=NEWEST)
 
@@ -53,7 +55,7 @@ def test_what_was_done_shows_and_names_the_version(done, frames, version):
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_a_frame_that_was_replaced_shows(place):
+def test_a_frame_that_was_replaced_shows(place: int) -> None:
     old = decode_header(FRAMES[place])
     forged = frame(
         b"something else",
@@ -67,7 +69,7 @@ def test_a_frame_that_was_replaced_shows(place):
         verify_chain(frames, newest_link=NEWEST)
 
 
-def test_a_rollback_of_all_shows_against_the_newest_link():
+def test_a_rollback_of_all_shows_against_the_newest_link() -> None:
     old = FRAMES[:2]
     verify_chain(old)
 
@@ -75,14 +77,14 @@ def test_a_rollback_of_all_shows_against_the_newest_link():
         verify_chain(old, newest_link=NEWEST)
 
 
-def test_garbage_in_a_chain_is_a_broken_chain():
+def test_garbage_in_a_chain_is_a_broken_chain() -> None:
     with pytest.raises(BrokenChainError) as caught:
         verify_chain([FRAMES[0], b"garbage"])
 
     assert caught.value.field == "version 1"
 
 
-def test_a_frame_of_another_session_or_incarnation_shows():
+def test_a_frame_of_another_session_or_incarnation_shows() -> None:
     link = link_of(FRAMES[0])
     for changes in ({"session_hash": session_hash(b"other")}, {"incarnation": 2}):
         strange = frame(from_version=1, to_version=2, previous_link=link, **changes)
@@ -90,7 +92,7 @@ def test_a_frame_of_another_session_or_incarnation_shows():
             verify_chain([FRAMES[0], strange])
 
 
-def test_a_keyed_chain_is_verified_with_its_key_only():
+def test_a_keyed_chain_is_verified_with_its_key_only() -> None:
     assert verify_chain(KEYED, keys=KEYS) == link_of(KEYED[-1], KEY)
     with pytest.raises(BrokenChainError):
         verify_chain(KEYED, keys={1: b"another"})
@@ -98,7 +100,7 @@ def test_a_keyed_chain_is_verified_with_its_key_only():
         verify_chain(KEYED)
 
 
-def test_a_chain_cannot_be_forged_without_the_key():
+def test_a_chain_cannot_be_forged_without_the_key() -> None:
     forged = frames_of(turn_records(7)[1:], [1, 2, 1, 2])
     with pytest.raises(BrokenChainError) as caught:
         verify_chain(forged, keys=KEYS)
@@ -106,14 +108,14 @@ def test_a_chain_cannot_be_forged_without_the_key():
     assert "key 0" in str(caught.value)
 
 
-def test_keys_may_change_along_the_chain():
+def test_keys_may_change_along_the_chain() -> None:
     link = verify_chain(FRAMES)
     later = frames_of(RECORDS, [3], after=6, link=link, key=KEY)
 
     assert verify_chain([*FRAMES, *later], keys={0: None, 1: KEY})
 
 
-def test_a_link_depends_on_header_body_and_key():
+def test_a_link_depends_on_header_body_and_key() -> None:
     plain = frame(b"body")
     links = {
         link_of(plain),

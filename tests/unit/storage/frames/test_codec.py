@@ -1,6 +1,7 @@
 """Frames to bytes and back, and what is said of bytes that are no frame."""
 
 import os
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ RECORDS = turn_records(40)
 DICTIONARY = dictionary_of(b"".join(RECORDS[:-1]))
 
 
-def test_a_body_comes_back():
+def test_a_body_comes_back() -> None:
     body = b"".join(RECORDS)
 
     found, decoded = decode_frame(frame(body))
@@ -35,7 +36,7 @@ def test_a_body_comes_back():
     assert found.body_length < found.raw_length == len(body)
 
 
-def test_the_level_changes_bytes_only():
+def test_the_level_changes_bytes_only() -> None:
     body = b"".join(RECORDS)
 
     found, decoded = decode_frame(frame(body, level=SMALL))
@@ -47,7 +48,9 @@ def test_the_level_changes_bytes_only():
 
 @pytest.mark.parametrize("level", [codec.FAST, SMALL])
 @pytest.mark.parametrize("dictionary", [b"", DICTIONARY, NEWEST], ids=len)
-def test_what_lz4_would_grow_stays_raw_and_needs_no_dictionary(level, dictionary):
+def test_what_lz4_would_grow_stays_raw_and_needs_no_dictionary(
+    level: int, dictionary: bytes
+) -> None:
     body = bytes(range(0, 256, 3))
     data = frame(body, level=level, dictionary=dictionary)
 
@@ -59,11 +62,11 @@ def test_what_lz4_would_grow_stays_raw_and_needs_no_dictionary(level, dictionary
     assert found.dictionary_length == 0
 
 
-def test_an_empty_body_is_a_body():
+def test_an_empty_body_is_a_body() -> None:
     assert decode_frame(frame(b""))[1] == b""
 
 
-def test_a_dictionary_makes_a_delta_that_needs_it():
+def test_a_dictionary_makes_a_delta_that_needs_it() -> None:
     data = frame(RECORDS[-1], dictionary=DICTIONARY)
 
     found, decoded = decode_frame(data, dictionary=DICTIONARY)
@@ -73,14 +76,14 @@ def test_a_dictionary_makes_a_delta_that_needs_it():
     assert len(data) < len(frame(RECORDS[-1])) - 40
 
 
-def test_a_delta_finds_its_dictionary_at_the_end_of_what_precedes():
+def test_a_delta_finds_its_dictionary_at_the_end_of_what_precedes() -> None:
     data = frame(RECORDS[-1], dictionary=DICTIONARY)
 
     assert decode_frame(data, dictionary=b"older" + DICTIONARY)[1] == RECORDS[-1]
 
 
 @pytest.mark.parametrize("wrong", [b"", DICTIONARY[1:], DICTIONARY[:-1] + b"!"])
-def test_another_dictionary_is_refused_by_name(wrong):
+def test_another_dictionary_is_refused_by_name(wrong: bytes) -> None:
     data = frame(RECORDS[-1], dictionary=DICTIONARY)
 
     with pytest.raises(ChecksumError) as caught:
@@ -89,11 +92,11 @@ def test_another_dictionary_is_refused_by_name(wrong):
     assert caught.value.code == "wrong_dictionary"
 
 
-def test_a_dictionary_that_is_not_needed_is_ignored():
+def test_a_dictionary_that_is_not_needed_is_ignored() -> None:
     assert decode_frame(frame(RECORDS[0]), dictionary=b"any")[1] == RECORDS[0]
 
 
-def test_the_dictionary_of_the_format_needs_no_one_to_bring_it():
+def test_the_dictionary_of_the_format_needs_no_one_to_bring_it() -> None:
     data = frame(RECORDS[0], dictionary=NEWEST)
 
     found, decoded = decode_frame(data)
@@ -103,7 +106,9 @@ def test_the_dictionary_of_the_format_needs_no_one_to_bring_it():
     assert len(data) < len(frame(RECORDS[0]))
 
 
-def test_a_dictionary_of_a_newer_format_is_refused_by_name(monkeypatch):
+def test_a_dictionary_of_a_newer_format_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = frame(RECORDS[0], dictionary=NEWEST)
     monkeypatch.setattr(codec, "SHARED", {})
 
@@ -111,7 +116,7 @@ def test_a_dictionary_of_a_newer_format_is_refused_by_name(monkeypatch):
         decode_frame(data)
 
 
-def test_bytes_of_chance_are_written_in_full():
+def test_bytes_of_chance_are_written_in_full() -> None:
     body = os.urandom(4_000) + b"a" * 100
 
     found, decoded = decode_frame(frame(body, dictionary=DICTIONARY))
@@ -120,7 +125,7 @@ def test_bytes_of_chance_are_written_in_full():
     assert found.flags == 0
 
 
-def test_the_dictionary_is_the_end_of_the_records():
+def test_the_dictionary_is_the_end_of_the_records() -> None:
     records = bytes(20_000) + b"end"
 
     assert dictionary_of(records) == records[-16_384:]
@@ -138,12 +143,12 @@ def test_the_dictionary_is_the_end_of_the_records():
     ],
     ids=str,
 )
-def test_numbers_without_room_are_refused(numbers):
+def test_numbers_without_room_are_refused(numbers: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         frame(**numbers)
 
 
-def test_a_body_above_the_limit_is_refused():
+def test_a_body_above_the_limit_is_refused() -> None:
     with pytest.raises(InvalidInputError) as caught:
         frame(bytes(header.RAW_BYTES_MAX + 1))
 
@@ -151,7 +156,7 @@ def test_a_body_above_the_limit_is_refused():
 
 
 @pytest.mark.parametrize("dictionary", [b"", DICTIONARY, NEWEST], ids=len)
-def test_every_flipped_bit_is_found(dictionary):
+def test_every_flipped_bit_is_found(dictionary: bytes) -> None:
     data = frame(RECORDS[-1], dictionary=dictionary)
 
     for place in range(len(data)):
@@ -162,7 +167,7 @@ def test_every_flipped_bit_is_found(dictionary):
                 decode_frame(bytes(flipped), dictionary=dictionary)
 
 
-def test_every_cut_and_every_addition_is_found():
+def test_every_cut_and_every_addition_is_found() -> None:
     data = frame(b"".join(RECORDS[:3]))
 
     for length in range(len(data)):
@@ -172,9 +177,9 @@ def test_every_cut_and_every_addition_is_found():
         decode_frame(data + b"\0")
 
 
-def sealed_again(data: bytes, **fields: object) -> bytes:
+def sealed_again(data: bytes, **fields: Any) -> bytes:
     """Return a frame with other fields and a checksum that fits them."""
-    known = header.decode_header(data)._replace(**fields)  # type: ignore[arg-type]
+    known = header.decode_header(data)._replace(**fields)
     checked = header.pack(*known[:-1])
     body = data[HEADER_BYTES:]
     checksum = codec._crc(checked + body)
@@ -191,14 +196,14 @@ def sealed_again(data: bytes, **fields: object) -> bytes:
     ],
     ids=str,
 )
-def test_a_lie_with_a_fitting_checksum_is_found(fields):
+def test_a_lie_with_a_fitting_checksum_is_found(fields: dict[str, Any]) -> None:
     data = frame(b"".join(RECORDS))
 
     with pytest.raises(CorruptDataError):
         decode_frame(sealed_again(data, **fields))
 
 
-def test_a_body_that_is_no_lz4_is_found():
+def test_a_body_that_is_no_lz4_is_found() -> None:
     body = bytes(range(200))
     raw = frame(body)
 
@@ -206,6 +211,6 @@ def test_a_body_that_is_no_lz4_is_found():
         decode_frame(sealed_again(raw, codec=header.LZ4))
 
 
-def test_sessions_have_their_own_hash():
+def test_sessions_have_their_own_hash() -> None:
     assert session_hash(b"\x00\x01ts") != session_hash(b"\x00\x02ts")
     assert len(session_hash(b"")) == 8

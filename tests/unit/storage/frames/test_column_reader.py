@@ -1,5 +1,7 @@
 """Giving records back from columns, bit for bit, and refusing columns that lie."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -29,20 +31,27 @@ def read(columns: Columns) -> list[bytes]:
 
 
 @pytest.mark.parametrize("records", [[], turn_records(1), turn_records(130), ODD])
-def test_records_come_back_bit_for_bit(records):
+def test_records_come_back_bit_for_bit(records: list[bytes]) -> None:
     columns = columns_of(records)
 
     assert columns.whole == []
     assert read(columns) == records
 
 
-def test_whole_records_come_back_in_their_place():
-    records = [b"first", *turn_records(2), b"middle", b"middle", turn_record(3), b"last"]
+def test_whole_records_come_back_in_their_place() -> None:
+    records = [
+        b"first",
+        *turn_records(2),
+        b"middle",
+        b"middle",
+        turn_record(3),
+        b"last",
+    ]
 
     assert read(columns_of(records)) == records
 
 
-def test_one_record_comes_back_without_the_others():
+def test_one_record_comes_back_without_the_others() -> None:
     records = [*turn_records(3), b"whole", *ODD[3:], b"whole too"]
     reader = ColumnReader(columns_of(records))
 
@@ -52,7 +61,7 @@ def test_one_record_comes_back_without_the_others():
             reader.record(place)
 
 
-def test_a_record_is_asked_whether_columns_give_it_back():
+def test_a_record_is_asked_whether_columns_give_it_back() -> None:
     assert gives_back(turn_record(3))
     assert gives_back(b"whole")
     wide = turn_record(1).replace(b"\x01\x01\x80", b"\xcc\x01\x01\x80", 1)
@@ -86,14 +95,16 @@ def test_a_record_is_asked_whether_columns_give_it_back():
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_columns_that_contradict_one_another_are_corrupt(changes):
+def test_columns_that_contradict_one_another_are_corrupt(
+    changes: dict[str, Any],
+) -> None:
     columns = msgspec.structs.replace(COLUMNS, **changes)
 
     with pytest.raises(CorruptDataError):
         ColumnReader(columns)
 
 
-def test_a_rest_that_is_no_map_is_corrupt():
+def test_a_rest_that_is_no_map_is_corrupt() -> None:
     rests = [*COLUMNS.rests[:4], msgspec.Raw(b"\x01")]
     reader = ColumnReader(msgspec.structs.replace(COLUMNS, rests=rests))
 

@@ -1,5 +1,7 @@
 """The header: readable alone, held against its limits before it is believed."""
 
+from typing import Any
+
 import pytest
 
 from support.framed import SESSION, frame
@@ -17,17 +19,17 @@ from turnstate.storage.frames.header import (
 )
 
 
-def changed(**fields: object) -> bytes:
+def changed(**fields: Any) -> bytes:
     """Return a header with some fields changed, its checksum not corrected."""
-    known = decode_header(frame())._replace(**fields)  # type: ignore[arg-type]
+    known = decode_header(frame())._replace(**fields)
     return header._LAYOUT.pack(*known)
 
 
-def test_it_is_short_enough_to_stand_before_one_turn():
+def test_it_is_short_enough_to_stand_before_one_turn() -> None:
     assert HEADER_BYTES == 78
 
 
-def test_every_field_comes_back():
+def test_every_field_comes_back() -> None:
     link = bytes(range(16))
     data = frame(
         b"x" * 300,
@@ -53,22 +55,22 @@ def test_every_field_comes_back():
     assert found.frame_bytes == len(data)
 
 
-def test_it_is_found_at_any_place():
+def test_it_is_found_at_any_place() -> None:
     assert decode_header(b"before" + frame(), 6) == decode_header(frame())
 
 
 @pytest.mark.parametrize("length", range(HEADER_BYTES))
-def test_a_cut_header_is_corrupt(length):
+def test_a_cut_header_is_corrupt(length: int) -> None:
     with pytest.raises(CorruptDataError):
         decode_header(frame()[:length])
 
 
-def test_text_is_no_frame():
+def test_text_is_no_frame() -> None:
     with pytest.raises(CorruptDataError):
         decode_header(b'{"tenant": "t"}' + bytes(100))
 
 
-def test_a_newer_format_is_refused_by_name():
+def test_a_newer_format_is_refused_by_name() -> None:
     with pytest.raises(UnknownVersionError) as caught:
         decode_header(changed(format_version=2))
 
@@ -76,7 +78,7 @@ def test_a_newer_format_is_refused_by_name():
     assert "upgrade" in str(caught.value)
 
 
-def test_version_0_never_was():
+def test_version_0_never_was() -> None:
     with pytest.raises(CorruptDataError) as caught:
         decode_header(changed(format_version=0))
 
@@ -101,18 +103,18 @@ def test_version_0_never_was():
     ],
     ids=str,
 )
-def test_a_field_that_contradicts_is_corrupt(fields):
+def test_a_field_that_contradicts_is_corrupt(fields: dict[str, Any]) -> None:
     with pytest.raises(CorruptDataError):
         decode_header(changed(**fields))
 
 
 @pytest.mark.parametrize(("key_id", "time_ms"), [(65_536, 0), (-1, 0), (0, 1 << 48)])
-def test_numbers_that_do_not_fit_are_refused(key_id, time_ms):
+def test_numbers_that_do_not_fit_are_refused(key_id: int, time_ms: int) -> None:
     with pytest.raises(InvalidInputError):
         key_and_time(key_id, time_ms)
 
 
-def test_names_of_kind_and_codec_are_all_told():
+def test_names_of_kind_and_codec_are_all_told() -> None:
     fields = decode_header(frame())
 
     for kind, name in header.KINDS.items():

@@ -16,7 +16,7 @@ from turnstate.storage.frames.operations import (
 RANGE = PositionRange(b"log", 3, (5, 1), (9, 0))
 
 
-def test_everything_comes_back():
+def test_everything_comes_back() -> None:
     bases = {Dot("b", 2): b"state", Dot("a", 1): b""}
 
     body = decode_operations(encode_operations(turn_records(3), [RANGE], bases))
@@ -24,11 +24,11 @@ def test_everything_comes_back():
     assert body == FrameBody(turn_records(3), [RANGE], bases)
 
 
-def test_nothing_is_a_body_too():
+def test_nothing_is_a_body_too() -> None:
     assert decode_operations(encode_operations([])) == FrameBody([], [], {})
 
 
-def test_equal_bases_have_equal_bytes():
+def test_equal_bases_have_equal_bytes() -> None:
     one, other = Dot("a", 1), Dot("b", 2)
 
     assert encode_operations([], (), {one: b"1", other: b"2"}) == encode_operations(
@@ -40,12 +40,12 @@ def test_equal_bases_have_equal_bytes():
     "body",
     [b"", b"\x90", b"\x93\x90\x90", b"\x93\x91\x01\x90\x90", b"\x91" * 9_999, b"\xdd"],
 )
-def test_other_bytes_are_corrupt(body):
+def test_other_bytes_are_corrupt(body: bytes) -> None:
     with pytest.raises(CorruptDataError):
         decode_operations(body)
 
 
-def test_a_range_is_inclusive():
+def test_a_range_is_inclusive() -> None:
     span = PositionRange.between(Position(b"log", 3, 5, 1), Position(b"log", 3, 9))
 
     assert span == RANGE
@@ -57,6 +57,6 @@ def test_a_range_is_inclusive():
     assert not span.covers(Position(b"other", 3, 7))
 
 
-def test_a_range_lies_in_one_partition():
+def test_a_range_lies_in_one_partition() -> None:
     with pytest.raises(AssertionError):
         PositionRange.between(Position(b"log", 3, 5), Position(b"log", 4, 9))

@@ -13,6 +13,8 @@ RECORDS = turn_records(12)
 FRAMES = frames_of(RECORDS, [2, 3, 1, 6])
 DELTAS = frames_of(RECORDS, [2, 3, 1, 6], with_dictionary=True)
 SEGMENT = segment(RECORDS[:5])
+SINCE = frames_of(RECORDS[5:], [1, 6], after=5, with_dictionary=True)
+"""As an owner writes: a dictionary reaches back to the last seal only."""
 
 
 def damaged(part: bytes) -> bytes:
@@ -31,10 +33,11 @@ def damaged(part: bytes) -> bytes:
         [*frames_of(RECORDS, [4, 4, 4]), *FRAMES],
         DELTAS,
         [SEGMENT, *DELTAS],
+        [SEGMENT, *SINCE],
     ],
-    ids=range(9),
+    ids=range(10),
 )
-def test_each_version_comes_once_in_order(parts):
+def test_each_version_comes_once_in_order(parts: list[bytes]) -> None:
     reading = read_operations(parts)
 
     assert reading.records == RECORDS
@@ -43,28 +46,30 @@ def test_each_version_comes_once_in_order(parts):
     assert reading.required() is reading
 
 
-@pytest.mark.parametrize("parts", [FRAMES, DELTAS, [SEGMENT, *DELTAS[2:]]])
+@pytest.mark.parametrize("parts", [FRAMES, DELTAS, [SEGMENT, *SINCE]])
 @pytest.mark.parametrize("after", [0, 1, 2, 5, 11, 12])
 @pytest.mark.parametrize("up_to", [0, 1, 4, 5, 12, None])
-def test_a_span_of_versions_can_be_asked_for(parts, after, up_to):
+def test_a_span_of_versions_can_be_asked_for(
+    parts: list[bytes], after: int, up_to: int | None
+) -> None:
     reading = read_operations(parts, after=after, up_to=up_to)
 
     assert reading.records == RECORDS[after:up_to]
     assert reading.missing_after is None
 
 
-def test_delta_frames_are_deltas():
+def test_delta_frames_are_deltas() -> None:
     assert any(header.decode_header(part).flags & header.DELTA for part in DELTAS)
 
 
-def test_parts_that_are_known_are_not_decoded():
+def test_parts_that_are_known_are_not_decoded() -> None:
     reading = read_operations([damaged(SEGMENT), *FRAMES[2:]], after=5)
 
     assert reading.records == RECORDS[5:]
     assert reading.faults == []
 
 
-def test_a_torn_tail_tells_the_last_good_version():
+def test_a_torn_tail_tells_the_last_good_version() -> None:
     for torn in (damaged(FRAMES[3]), FRAMES[3][:-5], FRAMES[3][:40], b""):
         reading = read_operations([*FRAMES[:3], torn])
 
@@ -76,7 +81,7 @@ def test_a_torn_tail_tells_the_last_good_version():
         assert caught.value.hint
 
 
-def test_a_damaged_part_is_not_missed_where_others_have_its_versions():
+def test_a_damaged_part_is_not_missed_where_others_have_its_versions() -> None:
     reading = read_operations([damaged(SEGMENT), *FRAMES])
 
     assert reading.records == RECORDS
@@ -84,7 +89,7 @@ def test_a_damaged_part_is_not_missed_where_others_have_its_versions():
     assert reading.missing_after is None
 
 
-def test_a_hole_is_told():
+def test_a_hole_is_told() -> None:
     reading = read_operations([FRAMES[0], *FRAMES[2:]])
 
     assert reading.records == RECORDS[:2]
@@ -92,27 +97,27 @@ def test_a_hole_is_told():
     assert "versions 3 to 5" in str(reading.faults[0])
 
 
-def test_a_hole_above_what_is_asked_for_does_not_matter():
+def test_a_hole_above_what_is_asked_for_does_not_matter() -> None:
     reading = read_operations([FRAMES[0], FRAMES[3], b"torn"], up_to=2)
 
     assert reading.records == RECORDS[:2]
     assert reading.missing_after is None
 
 
-def test_nothing_is_a_reading():
+def test_nothing_is_a_reading() -> None:
     reading = read_operations([], after=3)
 
     assert (reading.records, reading.version, reading.missing_after) == ([], 3, None)
 
 
-def test_a_delta_frame_without_what_it_needs_is_a_fault():
-    reading = read_operations([part for part in DELTAS[3:]], after=6)
+def test_a_delta_frame_without_what_it_needs_is_a_fault() -> None:
+    reading = read_operations(DELTAS[3:], after=6)
 
     assert reading.records == []
     assert reading.missing_after == 6
 
 
-def test_other_sessions_and_heads_are_no_part():
+def test_other_sessions_and_heads_are_no_part() -> None:
     head = frame(b"", kind=header.HEAD, to_version=0)
     strange = frame(encode_operations([b"x"]), session_hash=bytes(8))
     later = frame(encode_operations([b"x"]), incarnation=2)
@@ -123,14 +128,14 @@ def test_other_sessions_and_heads_are_no_part():
     assert len(reading.faults) == 3
 
 
-def test_a_frame_that_holds_another_number_of_operations_is_a_fault():
+def test_a_frame_that_holds_another_number_of_operations_is_a_fault() -> None:
     reading = read_operations([frame(encode_operations([b"x", b"y"]))])
 
     assert reading.records == []
     assert reading.missing_after == 0
 
 
-def test_what_stands_beside_is_collected():
+def test_what_stands_beside_is_collected() -> None:
     one = frame(encode_operations([b"x"], bases={Dot("a", 1): b"1"}))
     other = segment([b"y"], after=1, bases={Dot("b", 1): b"2"})
 

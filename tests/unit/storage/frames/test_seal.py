@@ -14,7 +14,7 @@ KEY = b"k"
 
 
 @pytest.mark.parametrize("with_dictionary", [False, True])
-def test_the_same_operations_in_the_same_order(with_dictionary):
+def test_the_same_operations_in_the_same_order(with_dictionary: bool) -> None:
     frames = frames_of(RECORDS, [2, 3, 4], after=7, with_dictionary=with_dictionary)
 
     found = open_segment(seal(frames, start_head=b"head", time_ms=5))
@@ -26,7 +26,7 @@ def test_the_same_operations_in_the_same_order(with_dictionary):
     assert found.positions == [PositionRange(b"the log", 0, (0, 0), (8, 0))]
 
 
-def test_it_stands_in_the_chain_where_the_frames_stood():
+def test_it_stands_in_the_chain_where_the_frames_stood() -> None:
     first = frames_of(RECORDS[:4], [2, 2])
     one = seal(first, start_head=b"")
     second = frames_of(RECORDS[4:], [1, 4], after=4, link=link_of(one))
@@ -38,7 +38,7 @@ def test_it_stands_in_the_chain_where_the_frames_stood():
     assert open_segment(other).replaced_link == link_of(second[-1])
 
 
-def test_a_keyed_chain_stays_keyed():
+def test_a_keyed_chain_stays_keyed() -> None:
     frames = frames_of(RECORDS, [4, 5], key=KEY)
     data = seal(frames, start_head=b"", keys={1: KEY}, key_id=1)
 
@@ -46,7 +46,7 @@ def test_a_keyed_chain_stays_keyed():
     assert open_segment(data).replaced_link == link_of(frames[-1], KEY)
 
 
-def test_frames_that_were_tampered_with_are_not_sealed():
+def test_frames_that_were_tampered_with_are_not_sealed() -> None:
     frames = frames_of(RECORDS, [2, 3, 4])
     newest = link_of(frames[-1])
     for wrong in (frames[:-1], [frames[0], frames[2]], [frames[1], frames[0]]):
@@ -54,7 +54,7 @@ def test_frames_that_were_tampered_with_are_not_sealed():
             seal(wrong, start_head=b"", newest_link=newest)
 
 
-def test_a_damaged_frame_is_not_sealed():
+def test_a_damaged_frame_is_not_sealed() -> None:
     frames = frames_of(RECORDS, [2, 7])
     damaged = frames[1][:-1] + bytes((frames[1][-1] ^ 1,))
 
