@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
+from msgspec import UNSET
+
 from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.dialogue.fold import Fold, dot_reused
 from turnstate.schemas.draft import Draft
@@ -140,6 +142,14 @@ UNSTAMPED_RULES: Final[tuple[Callable[[Draft, Fold], Ruling | None], ...]] = (
 
 def admit_unstamped(draft: Draft, fold: Fold) -> Ruling | None:
     """Return what keeps an unstamped operation out, None if it may be stamped."""
+    if (
+        draft.body.op is None
+        and draft.if_version is None
+        and draft.parents is UNSET
+        and (draft.branch or MAIN) in fold.branches
+        and (draft.turn_id is None or fold.entry(draft.turn_id) is None)
+    ):
+        return None  # The usual turn: no rule has anything to say about it.
     for rule in UNSTAMPED_RULES:
         ruling = rule(draft, fold)
         if ruling is not None:

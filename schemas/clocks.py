@@ -110,7 +110,9 @@ class DotSet(Struct, array_like=True, eq=False, gc=False):
             return True
         last = spans[-1]
         if counter == last + 1:
-            self.spans[replica] = (*spans[:-1], counter)
+            self.spans[replica] = (
+                (spans[0], counter) if len(spans) == 2 else (*spans[:-1], counter)
+            )
             return True
         if counter > last:
             self.spans[replica] = (*spans, counter, counter)
@@ -122,7 +124,14 @@ class DotSet(Struct, array_like=True, eq=False, gc=False):
 
     def added(self, replica: str, counter: int) -> "DotSet":
         """Return the set with one dot more."""
-        other = self.copy()
+        spans = self.spans.copy()
+        mine = spans.get(replica)
+        if mine is not None and mine[-1] + 1 == counter:
+            spans[replica] = (
+                (mine[0], counter) if len(mine) == 2 else (*mine[:-1], counter)
+            )
+            return DotSet(spans)
+        other = DotSet(spans)
         other.add(replica, counter)
         return other
 

@@ -24,7 +24,7 @@ from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head, NodeState
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
-from turnstate.schemas.operation import MAIN, Op, Reference, seen_vector
+from turnstate.schemas.operation import MAIN, Op, Reference
 from turnstate.schemas.position import Position
 
 
@@ -243,17 +243,20 @@ class _Step:
         if ruling is not None:
             self._answer(ruling.verdict, ruling.version, draft.turn_id, ruling.error)
             return
-        counter = next_counter(fold.clock, self.log_name)
+        branch = draft.branch or MAIN
+        plain = draft.parents is UNSET and draft.body.op is None
         self._add(
             Op.stamped(
                 draft.body,
                 draft.body_bytes,
-                dot=Dot(self.log_name, counter),
+                dot=Dot(self.log_name, next_counter(fold.clock, self.log_name)),
                 lamport=fold.lamport + 1,
-                seen=seen_vector(fold.attached_dots()),
+                seen=fold.seen(),
                 incarnation=fold.incarnation,
-                parents=self._parents(draft),
-                branch=draft.branch or MAIN,
+                parents=fold.branch_heads(branch if branch in fold.branches else MAIN)
+                if plain
+                else self._parents(draft),
+                branch=branch,
                 turn_id=draft.turn_id,
                 time=draft.time,
                 content_hash=draft.content_hash,

@@ -1,6 +1,6 @@
 """The incremental fold: one operation at a time into a head, whatever the order."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -18,7 +18,14 @@ from turnstate.schemas.dialogue.head import (
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import ConflictError
 from turnstate.schemas.ids import ADDRESS_SIGN
-from turnstate.schemas.operation import Body, Op, Reference, encode_body
+from turnstate.schemas.operation import (
+    Body,
+    Op,
+    Reference,
+    SeenVector,
+    encode_body,
+    seen_vector,
+)
 from turnstate.schemas.wire.calls import calls_without_arguments
 
 S_MODULUS: Final = 1 << 256
@@ -132,20 +139,27 @@ class Fold:
 
     def head(self) -> Head:
         """Return the folded state as a value."""
-        live = {dot for branch in self.branches.values() for dot in branch.heads}
+        if len(self.branches) == 1:
+            (branch,) = self.branches.values()
+            live: Collection[Dot] = branch.heads
+        else:
+            live = {dot for each in self.branches.values() for dot in each.heads}
+        nodes = tuple([self.states[dot] for dot in (sorted(live) if len(live) > 1 else live)])
         return Head(
             self.incarnation,
             self.version,
             self.clock.copy(),
             self.lamport,
-            self.total.to_bytes(32, "big"),
+            (self.total % S_MODULUS).to_bytes(32, "big"),
             self.turn_count,
             self.usage,
             self.branches.copy(),
-            tuple(self.states[dot] for dot in sorted(live)),
+            nodes,
             tuple(
-                (version, op.record) for _, (version, op) in sorted(self.parked.items())
-            ),
+                [(version, op.record) for _, (version, op) in sorted(self.parked.items())]
+            )
+            if self.parked
+            else (),
             self.twins,
             self.ended,
             self.redacted,
@@ -173,6 +187,15 @@ class Fold:
             return self.clock
         return self.clock.minus(DotSet.of(self.parked))
 
+    def seen(self) -> SeenVector:
+        """Return what an owner writes as `seen` when it stamps now."""
+        spans = self.clock.spans
+        if len(spans) == 1 and not self.parked:
+            for replica, bounds in spans.items():
+                if len(bounds) == 2 and bounds[0] == 1:
+                    return {replica: bounds[1]}
+        return seen_vector(self.attached_dots())
+
     # -- folding ----------------------------------------------------------
 
     def add(self, op: Op, version: int | None = None) -> bool:
@@ -186,16 +209,28 @@ class Fold:
                 another order; else the version that it leads to.
         """
         dot = op.dot
-        if not self.clock.add(dot.replica, dot.counter):
+        if not self.clock.add(*dot):
             return False
         assert op.incarnation == self.incarnation, "incarnations never mix"
         self.version += 1
         if op.lamport > self.lamport:
             self.lamport = op.lamport
-        self.total = (
-            self.total + int.from_bytes(op.operation_hash, "big")
-        ) % S_MODULUS
+        self.total += int.from_bytes(op.operation_hash, "big")
         kind = op.body.op
+        branch = self.branches.get(op.branch)
+        if (
+            kind is None
+            and branch is not None
+            and branch.heads == op.parents
+            and len(op.parents) == 1
+            and not self.waiting
+            and (
+                op.turn_id is None
+                or (op.turn_id not in self.ids and op.turn_id not in self.ids_changed)
+            )
+        ):
+            self._extend(op, branch, version or self.version)
+            return True
         if kind is not None:
             self._note_kind(op, kind)
         if op.turn_id is not None:
@@ -214,6 +249,21 @@ class Fold:
         if self.waiting:
             self._wake([dot] if op.turn_id is None else [dot, op.turn_id])
         return True
+
+    def _extend(self, op: Op, branch: Branch, version: int) -> None:
+        """Fold the usual case: a turn with a new id follows the only head."""
+        body, dot = op.body, op.dot
+        if op.turn_id is not None:
+            self.ids_changed[op.turn_id] = IdEntry(
+                op.content_hash, dot[0], dot[1], op.lamport, version
+            )
+        if body.continues is None:
+            self.turn_count += 1
+        if body.usage:
+            self.usage = counter.count(self.usage, body.usage)
+        base = self.states[branch.heads[0]]
+        self.states[dot] = state_after(op, base, self.graph, version, False)
+        self.branches[op.branch] = advanced(branch, op, op.parents, self.states)
 
     def _note_kind(self, op: Op, kind: str) -> None:
         if kind in NODE_KINDS:

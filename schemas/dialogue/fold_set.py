@@ -123,7 +123,7 @@ def attached_nodes(held: dict[Dot, Op], find: Find) -> dict[Dot, Node]:
     nodes: dict[Dot, Node] = {}
     waiting, before = [op for op in held.values() if op.kind in NODE_KINDS], -1
     while len(nodes) != before:
-        before, left = len(nodes), []
+        before, left = len(nodes), list[Op]()
         for op in waiting:
             found = [find(reference) for reference in op.parents]
             parents = [nodes[one.dot] for one in found if one and one.dot in nodes]
@@ -134,7 +134,7 @@ def attached_nodes(held: dict[Dot, Op], find: Find) -> dict[Dot, Node]:
             for parent in parents:
                 past |= parent.past | parent.bit
             effective = max([op.lamport, *(1 + parent.listed[0] for parent in parents)])
-            listed = (effective, *op.dot)
+            listed = (effective, op.dot.replica, op.dot.counter)
             nodes[op.dot] = Node(op, parents, 1 << len(nodes), past, listed)
         waiting = left
     return nodes

@@ -18,13 +18,17 @@ def seen_joined(seen: DotSet, more: SeenVector) -> DotSet:
     """Return the union of a set of dots and a `seen`; O(replicas) as a rule."""
     result = seen.spans.copy()
     for replica, high in more.items():
-        spans = (1, high) if type(high) is int else tuple(high)  # type: ignore[arg-type]
         mine = result.get(replica)
+        if type(high) is int:
+            spans = (1, high)
+            if mine is not None and len(mine) == 2 and mine[0] == 1:
+                if high > mine[1]:
+                    result[replica] = spans
+                continue
+        else:
+            spans = tuple(high)  # type: ignore[arg-type]
         if mine is None:
             result[replica] = spans
-        elif len(mine) == 2 and len(spans) == 2 and mine[0] == 1 == spans[0]:
-            if spans[1] > mine[1]:
-                result[replica] = spans
         else:
             united = DotSet({replica: mine}).union(DotSet({replica: spans}))
             result[replica] = united.spans[replica]
@@ -43,6 +47,8 @@ def advanced(
     """
     dot = op.dot
     seen = seen_joined(branch.seen if branch else _NOTHING, op.seen)
+    if branch is not None and branch.heads == parents and not seen.has(*dot):
+        return Branch((dot,), seen)
     left = [
         head
         for head in (branch.heads if branch else ())
@@ -80,7 +86,7 @@ def state_after(
         effective = op.lamport if op.lamport > base.effective else base.effective + 1
         slots, tags, phase = base.slots, base.tags, base.phase
         phase_error, open_calls = base.phase_error, base.open_calls
-        context, recent = base.context.added(dot.replica, dot.counter), base.recent
+        context, recent = base.context.added(*dot), base.recent
     if body.hidden is not None:
         slots = slot_map.forget_names(slots, body.hidden.slot_names)
         tags = tag_set.forget_names(tags, body.hidden.tag_names)

@@ -12,10 +12,13 @@ from turnstate.schemas.errors import CorruptDataError
 from turnstate.storage.frames.columns import (
     NO_TEXT,
     NULL_TEXT,
+    UUID_BYTES,
     Columns,
+    Ids,
     Run,
     Time,
     columns_of,
+    uuid_text,
 )
 from turnstate.storage.frames.operations import DECODE_ERRORS
 
@@ -64,8 +67,7 @@ class ColumnReader:
             and (self._ends[-1] if self._ends else 0) == len(columns.texts)
             and min(columns.lengths, default=0) >= NO_TEXT
             and all(
-                run.count > 0
-                and (not isinstance(run.ids, list) or len(run.ids) == run.count)
+                run.count > 0 and _id_count(run.ids) in (run.count, None)
                 for run in columns.runs
             )
             and max(columns.role_of, default=-1) < len(columns.roles)
@@ -104,11 +106,7 @@ class ColumnReader:
             seen = {**seen, replica: counter - 1}
             parents = ((replica, counter - 1),)
         ids = run.ids
-        turn_id: str | None = None
-        if isinstance(ids, int):
-            turn_id = str(ids + at)
-        elif ids is not None:
-            turn_id = ids[at]
+        turn_id = None if ids is None else _turn_id(ids, at)
         return _encode(
             (
                 replica,
@@ -142,6 +140,28 @@ class ColumnReader:
             columns.texts[end - length : end],
             rest,
         )
+
+
+def _id_count(ids: Ids) -> int | None:
+    """Return for how many turns there are ids, None = for any number."""
+    if isinstance(ids, bytes):
+        return len(ids) // UUID_BYTES if len(ids) % UUID_BYTES == 0 else -1
+    if isinstance(ids, dict):
+        return None if len(ids) == 1 else -1
+    return len(ids) if isinstance(ids, list) else None
+
+
+def _turn_id(
+    ids: int | dict[str, int] | bytes | list[str | None], at: int
+) -> str | None:
+    if isinstance(ids, int):
+        return str(ids + at)
+    if isinstance(ids, list):
+        return ids[at]
+    if isinstance(ids, bytes):
+        return uuid_text(ids[UUID_BYTES * at : UUID_BYTES * (at + 1)])
+    ((prefix, number),) = ids.items()
+    return f"{prefix}{number + at}"
 
 
 def gives_back(record: bytes) -> bool:

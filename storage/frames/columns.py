@@ -18,7 +18,7 @@ from turnstate.storage.frames.operations import DECODE_ERRORS
 
 Seen = dict[str, int | list[int]]
 Parents = list[tuple[str, int] | str]
-Ids = int | None | list[str | None]
+Ids = int | dict[str, int] | bytes | list[str | None] | None
 Time = int | str | None
 
 NULL_TEXT, NO_TEXT = -1, -2
@@ -34,7 +34,8 @@ class Run(Struct, array_like=True, frozen=True, gc=False):
 
     Attributes:
         ids: None = none has an id; a number n = the ids are n, n + 1, … in
-            decimal; else one a turn.
+            decimal; {prefix: n} = the same after a prefix; bytes = they are
+            UUIDs in lower case, 16 bytes each; else one a turn.
     """
 
     count: int
@@ -99,6 +100,12 @@ _decode_start: Final = msgspec.msgpack.Decoder(_Start).decode
 
 _MAP16: Final = b"\xde"
 _ROLES_MAX: Final = 256
+_DIGITS: Final = "0123456789"
+_COUNTED_DIGITS: Final = 15
+"""The end of an id that is counted: with these a number stays exact."""
+
+UUID_BYTES: Final = 16
+UUID_TEXT_CHARACTERS: Final = 36
 
 
 def columns_of(records: Sequence[bytes], whole: Container[int] = ()) -> Columns:
@@ -234,11 +241,38 @@ def _follows(first: _Envelope, at: int, other: _Envelope) -> bool:
 
 
 def _ids_of(ids: list[str | None]) -> Ids:
-    first = ids[0]
-    if first is None:
-        return None if not any(ids) else ids
-    if first.isascii() and first.isdigit() and len(first) < 16:
-        number = int(first)
-        if ids == [str(number + at) for at in range(len(ids))]:
-            return number
+    if not any(ids):
+        return None if None in ids else ids
+    packed = [_packed_uuid(turn_id) for turn_id in ids]
+    if None not in packed:
+        return b"".join(filter(None, packed))
+    first = ids[0] or ""
+    digits = first[len(first.rstrip(_DIGITS)) :][-_COUNTED_DIGITS:]
+    prefix = first[: len(first) - len(digits)]
+    if digits:
+        number = int(digits)
+        if ids == [f"{prefix}{number + at}" for at in range(len(ids))]:
+            return {prefix: number} if prefix else number
     return ids
+
+
+def _packed_uuid(turn_id: str | None) -> bytes | None:
+    """Return the 16 bytes of a UUID, None where its text would differ."""
+    if turn_id is None or len(turn_id) != UUID_TEXT_CHARACTERS:
+        return None
+    try:
+        packed = bytes.fromhex(turn_id.replace("-", ""))
+    except ValueError:
+        return None
+    return packed if uuid_text(packed) == turn_id else None
+
+
+def uuid_text(packed: bytes) -> str:
+    """Return the usual text of the 16 bytes of a UUID.
+
+    Example:
+        >>> uuid_text(bytes(16))
+        '00000000-0000-0000-0000-000000000000'
+    """
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

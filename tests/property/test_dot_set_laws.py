@@ -1,5 +1,7 @@
 """A `DotSet` is a set of dots: each operation against Python's own sets."""
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +36,9 @@ def canonical(dots: DotSet) -> bool:
 
 
 @given(SETS, st.randoms(use_true_random=False))
-def test_any_order_of_adding_gives_one_form(dots, chance):
+def test_any_order_of_adding_gives_one_form(
+    dots: frozenset[Dot], chance: Random
+) -> None:
     order = list(dots)
     chance.shuffle(order)
     result = DotSet()
@@ -48,7 +52,7 @@ def test_any_order_of_adding_gives_one_form(dots, chance):
 
 
 @given(SETS, DOTS)
-def test_membership_and_added(dots, dot):
+def test_membership_and_added(dots: frozenset[Dot], dot: Dot) -> None:
     assert (dot in held(dots)) == (dot in dots)
     before = held(dots)
     assert set(before.added(*dot)) == dots | {dot}
@@ -56,7 +60,9 @@ def test_membership_and_added(dots, dot):
 
 
 @given(SETS, SETS)
-def test_union_and_minus_are_those_of_sets(first, second):
+def test_union_and_minus_are_those_of_sets(
+    first: frozenset[Dot], second: frozenset[Dot]
+) -> None:
     one, other = held(first), held(second)
     assert one.union(other) == held(first | second)
     assert one.minus(other) == held(first - second)
@@ -67,7 +73,9 @@ def test_union_and_minus_are_those_of_sets(first, second):
 
 
 @given(SETS, SETS, SETS)
-def test_union_is_a_join(first, second, third):
+def test_union_is_a_join(
+    first: frozenset[Dot], second: frozenset[Dot], third: frozenset[Dot]
+) -> None:
     one, two, three = held(first), held(second), held(third)
     assert one.union(two) == two.union(one)
     assert one.union(two).union(three) == one.union(two.union(three))
@@ -75,13 +83,15 @@ def test_union_is_a_join(first, second, third):
 
 
 @given(SETS, SETS)
-def test_difference_joined_to_the_rest_restores(first, second):
+def test_difference_joined_to_the_rest_restores(
+    first: frozenset[Dot], second: frozenset[Dot]
+) -> None:
     one, other = held(first), held(second)
     assert other.union(one.minus(other)) == one.union(other)
 
 
 @given(SETS)
-def test_counts_and_holes(dots):
+def test_counts_and_holes(dots: frozenset[Dot]) -> None:
     result = held(dots)
     highest = {r: max(c for s, c in dots if s == r) for r in {r for r, _ in dots}}
     missing = {
@@ -106,19 +116,21 @@ def test_counts_and_holes(dots):
 
 
 @given(SETS)
-def test_the_short_form_reads_back(dots):
+def test_the_short_form_reads_back(dots: frozenset[Dot]) -> None:
     assert seen_dots(seen_vector(held(dots))) == held(dots)
 
 
 @given(SETS, DOTS)
-def test_a_copy_is_apart(dots, dot):
+def test_a_copy_is_apart(dots: frozenset[Dot], dot: Dot) -> None:
     result = held(dots)
     result.copy().add(*dot)
     assert result == held(dots)
 
 
 @given(SETS, SETS)
-def test_equal_sets_have_equal_hashes(first, second):
+def test_equal_sets_have_equal_hashes(
+    first: frozenset[Dot], second: frozenset[Dot]
+) -> None:
     one, other = held(first), held(second)
     assert (one == other) == (first == second)
     if one == other:
@@ -126,7 +138,9 @@ def test_equal_sets_have_equal_hashes(first, second):
 
 
 @given(VECTORS, VECTORS, VECTORS)
-def test_joining_vectors_is_a_join(first, second, third):
+def test_joining_vectors_is_a_join(
+    first: dict[str, int], second: dict[str, int], third: dict[str, int]
+) -> None:
     joined = vector_join(first, second)
     assert joined == vector_join(second, first)
     assert vector_join(joined, third) == vector_join(first, vector_join(second, third))
@@ -134,7 +148,9 @@ def test_joining_vectors_is_a_join(first, second, third):
 
 
 @given(VECTORS, VECTORS, DOTS)
-def test_a_joined_vector_covers_what_either_covers(first, second, dot):
+def test_a_joined_vector_covers_what_either_covers(
+    first: dict[str, int], second: dict[str, int], dot: Dot
+) -> None:
     assert vector_covers(vector_join(first, second), *dot) == (
         vector_covers(first, *dot) or vector_covers(second, *dot)
     )

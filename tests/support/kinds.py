@@ -14,7 +14,7 @@ from turnstate.schemas.dialogue.fold_set import (
 )
 from turnstate.schemas.operation import Op
 
-KINDS: Final = (
+KINDS: Final[tuple[str, ...]] = (
     "concurrent turns",
     "copies under one id",
     "conflict under one id",
@@ -136,7 +136,7 @@ def _kinds_of_whole(ops: list[Op], held: dict[Dot, Op]) -> set[str]:
 
 def shares(worlds: Iterable[list[Op]]) -> dict[str, float]:
     """Return the share of the worlds that shows each kind."""
-    counts = dict.fromkeys(KINDS, 0)
+    counts: dict[str, int] = {kind: 0 for kind in KINDS}
     total = 0
     for ops in worlds:
         total += 1

@@ -5,12 +5,11 @@ from time import perf_counter
 from typing import Any
 
 from support.spoken import dot, said
-
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.dialogue.fold_set import fold_set
 from turnstate.schemas.dialogue.folded import Folded, FoldedBranch
 from turnstate.schemas.dialogue.phases import default_graph
-from turnstate.schemas.operation import MAIN, Op
+from turnstate.schemas.operation import MAIN, Op, SeenVector
 
 GRAPH = default_graph()
 CALLS = b'[{"id":"c1","type":"function","function":{"name":"find","arguments":"{}"}}]'
@@ -334,7 +333,7 @@ def test_a_tool_turn_closes_its_call() -> None:
 def test_the_first_parent_leads_phase_and_calls() -> None:
     left = said("a1", action="inform")
     right = said("b1", role="assistant", tool_calls=CALLS)
-    seen = {"a": 1, "b": 1}
+    seen: SeenVector = {"a": 1, "b": 1}
     joined = branch(left, right, said("c2", "a1", "b1", seen=seen))
     assert (joined["phase"], joined["open"]) == ("collecting", [])
     other = branch(left, right, said("c2", "b1", "a1", seen=seen))

@@ -75,6 +75,10 @@ def test_a_record_is_asked_whether_columns_give_it_back() -> None:
         {"runs": []},
         {"runs": COLUMNS.runs * 2},
         {"runs": [msgspec.structs.replace(COLUMNS.runs[0], ids=["1"])]},
+        {"runs": [msgspec.structs.replace(COLUMNS.runs[0], ids=bytes(79))]},
+        {"runs": [msgspec.structs.replace(COLUMNS.runs[0], ids=bytes(64))]},
+        {"runs": [msgspec.structs.replace(COLUMNS.runs[0], ids={})]},
+        {"runs": [msgspec.structs.replace(COLUMNS.runs[0], ids={"a": 1, "b": 2})]},
         {"runs": [msgspec.structs.replace(COLUMNS.runs[0], count=6)]},
         {
             "runs": [

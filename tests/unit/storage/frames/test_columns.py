@@ -1,6 +1,7 @@
 """Taking records apart: what a run is, and what must stand whole."""
 
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -8,7 +9,10 @@ import pytest
 from support.framed import turn_record, turn_records
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.operation import Body, Op, encode_body
+from turnstate.storage.frames.column_reader import ColumnReader
 from turnstate.storage.frames.columns import NO_TEXT, NULL_TEXT, columns_of
+
+UUIDS = bytes(15) + b"\x05\x80" + bytes(15)
 
 
 def stamped(counter: int, **fields: Any) -> bytes:
@@ -73,12 +77,24 @@ def test_a_run_goes_on_in_a_session_that_others_wrote_to() -> None:
         (["0", "1", "2"], 0),
         (["9", "10", "11"], 9),
         ([None, None, None], None),
+        (["t-9", "t-10", "t-11"], {"t-": 9}),
+        (["t0"], {"t": 0}),
         (["00", "01", "02"], ["00", "01", "02"]),
+        (["08", "09", "10"], ["08", "09", "10"]),
+        (["9" * 30], {"9" * 15: 999_999_999_999_999}),
+        (["9" * 30, "x"], ["9" * 30, "x"]),
         (["0", "2", "3"], ["0", "2", "3"]),
         ([None, "1", "2"], [None, "1", "2"]),
         (["1", None, "3"], ["1", None, "3"]),
+        (["", "1"], ["", "1"]),
+        ([""], [""]),
         (["\u0663", "\u0664"], ["\u0663", "\u0664"]),
-        (["9" * 30, "x", ""], ["9" * 30, "x", ""]),
+        ([str(UUID(int=5)), str(UUID(int=1 << 127))], UUIDS),
+        ([str(UUID(int=123))], UUID(int=123).bytes),
+        ([str(UUID(int=5)), None], [str(UUID(int=5)), None]),
+        ([str(UUID(int=11)).upper()], [str(UUID(int=11)).upper()]),
+        (["-" * 36], ["-" * 36]),
+        (["z" * 36], ["z" * 36]),
     ],
 )
 def test_ids_are_counted_where_they_count(
@@ -86,7 +102,10 @@ def test_ids_are_counted_where_they_count(
 ) -> None:
     records = [stamped(at, turn_id=name) for at, name in enumerate(ids, 1)]
 
-    assert [run.ids for run in columns_of(records).runs] == [stored]
+    columns = columns_of(records)
+
+    assert [run.ids for run in columns.runs] == [stored]
+    assert ColumnReader(columns).records() == records
 
 
 def test_times_are_differences_where_they_are_numbers() -> None:

@@ -1,0 +1,353 @@
+"""The doors that a hostile line can come in by, behind one narrow interface.
+
+A new door is one class here and one entry in `DOORS`; each case that it is able
+to receive then runs through it (test_rows.py). What it is not able to do needs
+a reason, so that no cell of the table is empty by oversight.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import UNSET
+
+from turnstate.agents.dead_letters import decode_dead_letter
+from turnstate.agents.session.recorded import recorded_bytes
+from turnstate.agents.session.step import Answer
+from turnstate.replay.readers import Refusal as RefusedLine
+from turnstate.replay.readers import read_file
+from turnstate.replay.recording import RecordedErasure
+from turnstate.replay.recording_json import item_from_json, json_line
+from turnstate.replay.recording import RecordedOperation
+from turnstate.schemas.admission import Verdict
+from turnstate.schemas.draft import Draft, turn_from_op
+from turnstate.schemas.errors import InvalidInputError, NotFoundError
+from turnstate.schemas.ids import SessionName
+from turnstate.schemas.operation import MAIN, Op
+from turnstate.schemas.wire.json import draft_from_json, turn_to_json
+from turnstate.storage.session_reader import operations
+from turnstate.storage.warm.tables import DEAD
+from turnstate.streams import documents
+from turnstate.streams.embedded.store import EmbeddedStore
+from turnstate.streams.settings import Settings
+
+READ: Final = "read"
+"""Turns can be read back."""
+
+STATE: Final = "state"
+"""What was sent is admitted and folded; the state can be read."""
+
+LETTERS: Final = "letters"
+"""What was refused is kept as dead letters, with its bytes."""
+
+REOPEN: Final = "reopen"
+"""The store can be let go and opened again."""
+
+SEAL: Final = "seal"
+"""Frames can be sealed into segments."""
+
+RAW: Final = "raw"
+"""Bytes are handed over as they are; no reader of lines stands before."""
+
+
+class Refusal(NamedTuple):
+    """How a record was refused."""
+
+    code: str
+    field: str | None
+    raw: bytes | None = None
+
+
+@dataclass
+class Sent:
+    """What became of the records of one call of `send`."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    dropped: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return accepted, duplicates, dropped, refused."""
+        return self.accepted, self.duplicates, self.dropped, len(self.refusals)
+
+
+class OpenDoor(Protocol):
+    """A door into a fresh store."""
+
+    def send(self, lines: Sequence[bytes]) -> Sent:
+        """Hand over records in one go, and wait until they are folded."""
+        ...
+
+    def turns(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> list[dict[str, Any]]:
+        """Return the turns of a branch as they are read; [] without a session."""
+        ...
+
+    def state(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> dict[str, Any]:
+        """Return the state of a session."""
+        ...
+
+    def letters(self) -> list[Refusal]:
+        """Return all dead letters, the oldest first."""
+        ...
+
+    def reopen(self) -> None:
+        """Let the store go, and open it again."""
+        ...
+
+    def seal(self) -> None:
+        """Seal all sessions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Door:
+    """A way in: how to open it, what it can do, and why it cannot do the rest."""
+
+    name: str
+    opened: Callable[[Path], Any]
+    abilities: frozenset[str]
+    lacks: dict[str, str]
+
+
+class BytesDoor:
+    """`draft_from_json` alone: one record in, a draft or a refusal out."""
+
+    def __init__(self) -> None:
+        self._drafts: list[Draft] = []
+        self._letters: list[Refusal] = []
+
+    def send(self, lines: Sequence[bytes]) -> Sent:
+        sent = Sent()
+        for raw in lines:
+            try:
+                draft = draft_from_json(raw)
+            except InvalidInputError as error:
+                sent.refusals.append(Refusal(error.code, error.field, raw))
+            else:
+                self._drafts.append(draft)
+                sent.accepted += 1
+        self._letters += sent.refusals
+        return sent
+
+    def turns(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> list[dict[str, Any]]:
+        return [
+            self._document(draft, number)
+            for number, draft in enumerate(self._drafts, 1)
+            if draft.name == (tenant, session) and draft.body.op is None
+            if (draft.branch or MAIN) == branch
+        ]
+
+    def _document(self, draft: Draft, number: int) -> dict[str, Any]:
+        parents = () if draft.parents is UNSET else draft.parents
+        op = Op.stamped(
+            draft.body,
+            draft.body_bytes,
+            dot=draft.stamp.dot if draft.stamp else ("log", number),  # type: ignore[arg-type]
+            lamport=number,
+            seen={},
+            incarnation=1,
+            parents=parents,
+            turn_id=draft.turn_id,
+            time=draft.time,
+        )
+        return read_json(turn_to_json(turn_from_op(draft.name, Op.decode(op.record))))
+
+    def state(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> dict[str, Any]:
+        raise AssertionError("nothing is folded here")
+
+    def letters(self) -> list[Refusal]:
+        return self._letters
+
+    def reopen(self) -> None:
+        raise AssertionError("there is no store here")
+
+    def seal(self) -> None:
+        raise AssertionError("there is no store here")
+
+
+class StoreDoor:
+    """The embedded store, in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.settings = Settings(data=folder, fsync="never")
+        self.store = EmbeddedStore(self.settings)
+
+    def send(self, lines: Sequence[bytes]) -> Sent:
+        return sent_of(self.store.publish(lines), lines)
+
+    def turns(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> list[dict[str, Any]]:
+        try:
+            page = self.store.turns(tenant, session, branch=branch)
+        except NotFoundError:
+            return []
+        turns: list[dict[str, Any]] = read_json(documents.to_json(page))["turns"]
+        return turns
+
+    def state(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> dict[str, Any]:
+        return read_json(
+            documents.to_json(self.store.state(tenant, session, branch=branch))
+        )
+
+    def letters(self) -> list[Refusal]:
+        rows = self.store.warm.rows(DEAD)
+        found = [decode_dead_letter(row) for _, row in rows]
+        return [Refusal(each.reason, each.field, each.raw) for each in found]
+
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = EmbeddedStore(self.settings)
+
+    def seal(self) -> None:
+        keys = [key for key, _ in self.store.stored_heads()]
+        self.store.engine.call(lambda: self.store.engine.seal(keys)).result()
+
+
+class FileDoor(StoreDoor):
+    """A JSONL file that the readers cut into turns for the store."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._folder = folder
+        self._unsent: list[Refusal] = []
+
+    def send(self, lines: Sequence[bytes]) -> Sent:
+        path = self._folder / "lines.jsonl"
+        path.write_bytes(b"\n".join(lines) + b"\n")
+        items = list(read_file(path))
+        records = [item for item in items if isinstance(item, bytes)]
+        sent = super().send(records)
+        unread = [
+            Refusal(item.code, item.field, item.raw)
+            for item in items
+            if isinstance(item, RefusedLine)
+        ]
+        self._unsent += unread
+        sent.refusals += unread
+        return sent
+
+    def letters(self) -> list[Refusal]:
+        return [*super().letters(), *self._unsent]
+
+
+class ImportDoor(StoreDoor):
+    """A recording of what one store folded, taken in by another."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "first")
+        self._second = Settings(data=folder / "second", fsync="never")
+
+    @contextmanager
+    def _imported(self) -> Iterator[EmbeddedStore]:
+        """Record all operations as JSON lines; fold them in a second store."""
+        lines: list[bytes] = []
+        for key, stored in self.store.stored_heads():
+            name = SessionName.from_key(key)
+            incarnation, version = stored.head.incarnation, stored.head.version
+            if incarnation > 1:
+                lines.append(json_line(RecordedErasure(name, incarnation - 1)))
+            for _, op in operations(self.store.warm, key, stored, 0, version):
+                lines.append(json_line(RecordedOperation.of(name, op)))
+        items = [item_from_json(line) for line in lines]
+        with EmbeddedStore(self._second) as second:
+            answers = second.engine.submit(
+                [
+                    recorded_bytes(item.name, item.record)
+                    for item in items
+                    if isinstance(item, RecordedOperation)
+                ]
+            ).result()
+            assert not [answer for answer in answers if answer.error is not None]
+            yield second
+
+    def turns(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> list[dict[str, Any]]:
+        first, expected = self.store, super().turns(session, tenant=tenant, branch=branch)
+        with self._imported() as self.store:
+            found = super().turns(session, tenant=tenant, branch=branch)
+        self.store = first
+        assert {turn["turn_id"]: turn for turn in found} == {
+            turn["turn_id"]: turn | {"version": other["version"]}
+            for turn, other in zip(expected, found, strict=True)
+        }
+        return found
+
+    def state(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> dict[str, Any]:
+        first, expected = self.store, super().state(session, tenant=tenant, branch=branch)
+        with self._imported() as self.store:
+            found = super().state(session, tenant=tenant, branch=branch)
+        self.store = first
+        assert found["digest"] == expected["digest"]
+        return found
+
+
+def sent_of(answers: Sequence[Answer], lines: Sequence[bytes]) -> Sent:
+    """Count answers by what became of each record."""
+    verdicts = Counter(answer.verdict for answer in answers)
+    return Sent(
+        verdicts[Verdict.ACCEPTED],
+        verdicts[Verdict.DUPLICATE],
+        verdicts[Verdict.DROPPED],
+        [
+            Refusal(answer.error.code, answer.error.field, raw)
+            for answer, raw in zip(answers, lines, strict=True)
+            if answer.error is not None
+        ],
+    )
+
+
+def read_json(raw: bytes) -> dict[str, Any]:
+    """Read JSON as any client would, integers exact."""
+    document: dict[str, Any] = json.loads(raw)
+    return document
+
+
+NO_STORE: Final = "no store stands behind it"
+
+DOORS: Final = (
+    Door(
+        "bytes",
+        lambda folder: BytesDoor(),
+        frozenset({READ, LETTERS, RAW}),
+        dict.fromkeys((STATE, REOPEN, SEAL), NO_STORE),
+    ),
+    Door(
+        "store",
+        StoreDoor,
+        frozenset({READ, STATE, LETTERS, REOPEN, SEAL, RAW}),
+        {},
+    ),
+    Door(
+        "file",
+        FileDoor,
+        frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
+        {RAW: "a file is cut into lines, blank ones skipped, a mark dropped"},
+    ),
+    Door(
+        "import",
+        ImportDoor,
+        frozenset({READ, STATE, LETTERS, REOPEN, SEAL, RAW}),
+        {},
+    ),
+)
+"""The doors that there are. Each opens on a folder of its own."""
