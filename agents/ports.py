@@ -1,7 +1,9 @@
 """What an agent may ask for; doors and tests provide it."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.errors import InvalidInputError
@@ -9,7 +11,7 @@ from turnstate.schemas.position import Position
 from turnstate.storage.stored_head import StoredHead
 
 
-class Record(NamedTuple):
+class Record(Struct, frozen=True, gc=False):
     """One record of a log: bytes that may or may not be a turn.
 
     Attributes:

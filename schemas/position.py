@@ -1,9 +1,9 @@
 """Where an operation lay in a log: what makes a redelivery harmless."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 
-class Position(NamedTuple):
+class Position(Struct, array_like=True, frozen=True, gc=False):
     """One place of one log, `index` counting inside a packed message.
 
     Example:

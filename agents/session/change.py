@@ -1,6 +1,8 @@
 """Make one session's outcome into a change: head, frame, link, index entries."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
 from turnstate.agents.session.step import Arrival, Outcome
 from turnstate.schemas.dialogue.head import encode_head
@@ -18,6 +20,9 @@ from turnstate.storage.stored_head import (
     encode_stored_head,
 )
 from turnstate.storage.tier import SessionChange
+
+
+_session_hash: Final = lru_cache(maxsize=65_536)(session_hash)
 
 
 def change_of(
@@ -44,11 +49,11 @@ def change_of(
     frame, base, link = None, None, start.link
     size = 0
     if ops:
-        hashed = session_hash(key)
+        hashed = _session_hash(key)
         if start.head.version and start.head.version == start.sealed_version:
             base = _base_frame(start, hashed, now_ms)
         records = [op.record for op in ops]
-        size = sum(map(len, records))
+        size = sum([len(record) for record in records])
         first = arrivals[0].position
         frame = encode_frame(
             layout.FRAME,
@@ -75,7 +80,7 @@ def change_of(
         start.segment_link,
         start.frame_turns + len(ops),
         start.frame_bytes + size,
-        start.text_bytes + sum(map(text_bytes_of, ops)),
+        start.text_bytes + sum([text_bytes_of(op) for op in ops]),
         now_ms,
         start.owner or _owner(ops),
         bool(outcome.erased) or (stored.erased and stored.head.incarnation == head.incarnation),
@@ -117,10 +122,8 @@ def _base_frame(stored: StoredHead, hashed: bytes, now_ms: int) -> bytes:
 
 
 def _asides(ops: Sequence[Op], top: int) -> tuple[int, ...]:
-    first = top - len(ops) + 1
-    return tuple(
-        first + at for at, op in enumerate(ops) if op.body.op in ("edit", "redact")
-    )
+    found = [at for at, op in enumerate(ops) if op.body.op in ("edit", "redact")]
+    return tuple([top - len(ops) + 1 + at for at in found]) if found else ()
 
 
 def _owner(ops: Sequence[Op]) -> str | None:

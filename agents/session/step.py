@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from turnstate.schemas.admission import (
     HashNeeded,
@@ -28,7 +28,7 @@ from turnstate.schemas.operation import MAIN, Op, Reference
 from turnstate.schemas.position import Position
 
 
-class Arrival(NamedTuple):
+class Arrival(Struct, frozen=True, gc=False):
     """One operation as it came from the log.
 
     Attributes:
@@ -44,7 +44,7 @@ class Arrival(NamedTuple):
     op: Op | None = None
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True, gc=False):
     """What became of one arrival.
 
     Attributes:
@@ -145,13 +145,16 @@ def session_step(
     """
     step = _Step(head, facts, graph, log_name)
     try:
-        for arrival in arrivals:
-            if arrival.position.is_redelivery_after(position):
-                step.answers.append(
-                    Answer(Verdict.REDELIVERED, step.fold.version, arrival.draft.turn_id)
-                )
-            else:
-                step.take(arrival)
+        new = 0
+        # Positions rise, so redeliveries come first.
+        while new < len(arrivals) and arrivals[new].position.is_redelivery_after(
+            position
+        ):
+            name = arrivals[new].draft.turn_id
+            step.answers.append(Answer(Verdict.REDELIVERED, step.fold.version, name))
+            new += 1
+        for arrival in arrivals[new:] if new else arrivals:
+            step.take(arrival)
     except StateNeeded as need:
         return Need(state=need.dot)
     except HashNeeded as need:
@@ -194,10 +197,10 @@ class _Step:
 
     def take(self, arrival: Arrival) -> None:
         draft = arrival.draft
-        if draft.body.op == "erase":
-            self._erase(draft)
-        elif draft.stamp is not None:
+        if draft.stamp is not None:
             self._take_stamped(arrival)
+        elif draft.body.op == "erase":
+            self._erase(draft)
         else:
             self._take_unstamped(draft)
 
@@ -299,10 +302,18 @@ class _Step:
         except RefoldNeeded:
             self._refold(op)
         self.ops.append(op)
-        end = self.fold.ended.get(op.branch)
-        ended = (end[3] or "") if end is not None and op.kind != "end" else None
+        ended = None
+        if self.fold.ended and op.body.op != "end":
+            end = self.fold.ended.get(op.branch)
+            ended = None if end is None else end[3] or ""
         self.answers.append(
-            Answer(Verdict.ACCEPTED, self.fold.version, op.address(), ended=ended)
+            Answer(
+                Verdict.ACCEPTED,
+                self.fold.version,
+                op.turn_id or op.dot.address(),
+                None,
+                ended,
+            )
         )
 
     def _refold(self, op: Op) -> None:

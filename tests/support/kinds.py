@@ -1,5 +1,6 @@
 """Count how many drawn sets of operations show each kind of event that matters."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -14,7 +15,7 @@ from turnstate.schemas.dialogue.fold_set import (
 )
 from turnstate.schemas.operation import Op
 
-KINDS: Final[tuple[str, ...]] = (
+KINDS: Final = (
     "concurrent turns",
     "copies under one id",
     "conflict under one id",
@@ -136,13 +137,12 @@ def _kinds_of_whole(ops: list[Op], held: dict[Dot, Op]) -> set[str]:
 
 def shares(worlds: Iterable[list[Op]]) -> dict[str, float]:
     """Return the share of the worlds that shows each kind."""
-    counts: dict[str, int] = {kind: 0 for kind in KINDS}
+    counts: Counter[str] = Counter()
     total = 0
     for ops in worlds:
         total += 1
-        for kind in kinds_of(ops):
-            counts[kind] += 1
-    return {kind: count / max(total, 1) for kind, count in counts.items()}
+        counts.update(kinds_of(ops))
+    return {kind: counts[kind] / max(total, 1) for kind in KINDS}
 
 
 def table(found: dict[str, float]) -> str:

@@ -1,8 +1,12 @@
-"""Write stamped operations by hand, one short line each."""
+"""Write stamped operations by hand, one short line each, and fold them."""
 
-from typing import Any
+from itertools import permutations
+from typing import Any, Final
 
 from turnstate.schemas.clocks import Dot
+from turnstate.schemas.dialogue.fold_set import fold_set
+from turnstate.schemas.dialogue.folded import Folded, FoldedBranch
+from turnstate.schemas.dialogue.phases import default_graph
 from turnstate.schemas.operation import (
     MAIN,
     Body,
@@ -11,6 +15,8 @@ from turnstate.schemas.operation import (
     SeenVector,
     encode_body,
 )
+
+GRAPH: Final = default_graph()
 
 
 def dot(address: str) -> Dot:
@@ -58,3 +64,31 @@ def said(
         branch=branch,
         turn_id=turn_id,
     )
+
+
+def fold(*ops: Op) -> Folded:
+    """Return what the operations fold into, by the definition, in any order."""
+    folded = fold_set(ops, GRAPH)
+    orders = permutations(ops) if len(ops) <= 4 else [ops[::-1], ops[1:] + ops[:1]]
+    for order in orders:
+        assert fold_set(order, GRAPH) == folded
+    assert fold_set([*ops, *ops], GRAPH) == folded
+    return folded
+
+
+def branch(*ops: Op, name: str = MAIN) -> FoldedBranch:
+    """Return one branch of what the operations fold into."""
+    return fold(*ops)["branches"][name]
+
+
+def shown(state: FoldedBranch) -> dict[str, list[bytes]]:
+    """Return the values of the slots, the shown one first."""
+    return {
+        name: [entry[3] for entry in entries]
+        for name, entries in state["slots"].items()
+    }
+
+
+def names(dots: list[Dot]) -> list[str]:
+    """Return the short names of dots, as `said` takes them."""
+    return [f"{each.replica}{each.counter}" for each in dots]

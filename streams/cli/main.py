@@ -1,0 +1,258 @@
+"""The command `turnstate`: its commands, its errors and its exit codes."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+import typer
+
+from turnstate.schemas.errors import InvalidInputError, TurnstateError
+from turnstate.streams.cli import (
+    bench,
+    demo,
+    letters,
+    operate,
+    publish,
+    read,
+    recordings,
+    upkeep,
+)
+from turnstate.streams.cli.render import (
+    ClosedPipe,
+    error_lines,
+    note,
+    print_json,
+)
+
+INTERRUPTED: Final = 130
+"""What a shell expects of a command that Ctrl-C ended."""
+
+
+class _Entry(NamedTuple):
+    """A command: its name, what it runs, its panel, and examples of its use."""
+
+    name: str
+    call: Callable[..., Any]
+    panel: str
+    examples: Sequence[str]
+
+
+_WRITE: Final = "Write"
+_READ: Final = "Read"
+_KEEP: Final = "Keep the store"
+_TRY: Final = "Try it"
+
+COMMANDS: Final = (
+    _Entry("demo", demo.demo, _TRY, ["turnstate demo"]),
+    _Entry("bench", bench.bench, _TRY, ["turnstate bench fold --json"]),
+    _Entry(
+        "publish",
+        publish.publish,
+        _WRITE,
+        [
+            "turnstate publish turns.jsonl.gz",
+            "app-log | turnstate publish - --rate 500 --json",
+        ],
+    ),
+    _Entry(
+        "rollback", operate.rollback, _WRITE, ["turnstate rollback acme chat-17 12"]
+    ),
+    _Entry(
+        "fork",
+        operate.fork,
+        _WRITE,
+        ["turnstate fork acme chat-17 try-again --version 12"],
+    ),
+    _Entry("end", operate.end, _WRITE, ["turnstate end acme chat-17 --to chat-18"]),
+    _Entry(
+        "state",
+        read.state,
+        _READ,
+        [
+            "turnstate state acme chat-17",
+            "turnstate state acme chat-17 --version 12 --json",
+        ],
+    ),
+    _Entry("turns", read.turns, _READ, ["turnstate turns acme chat-17 --branch main"]),
+    _Entry("history", read.history, _READ, ["turnstate history acme chat-17"]),
+    _Entry(
+        "context",
+        read.context,
+        _READ,
+        ["turnstate context acme chat-17 --budget-tokens 4000 --json"],
+    ),
+    _Entry("tail", read.tail, _READ, ["turnstate tail acme chat-17 --from 1-12"]),
+    _Entry(
+        "sessions",
+        read.sessions,
+        _READ,
+        ["turnstate sessions --tenant acme --prefix chat-"],
+    ),
+    _Entry("stats", upkeep.stats, _KEEP, ["turnstate stats --json"]),
+    _Entry("verify", upkeep.verify, _KEEP, ["turnstate verify --tenant acme"]),
+    _Entry("seal", upkeep.seal, _KEEP, ["turnstate seal"]),
+    _Entry(
+        "erase",
+        operate.erase,
+        _KEEP,
+        [
+            "turnstate erase acme --session chat-17 --dry-run",
+            "turnstate erase acme --user u-9",
+        ],
+    ),
+    _Entry(
+        "export", recordings.export, _KEEP, ["turnstate export monday.tsrec"]
+    ),
+    _Entry(
+        "import",
+        recordings.import_,
+        _KEEP,
+        ["turnstate import monday.tsrec --data copy"],
+    ),
+    _Entry(
+        "replay",
+        recordings.replay,
+        _KEEP,
+        [
+            "turnstate replay monday.tsrec --against .turnstate",
+            "turnstate replay monday.tsrec --shuffle 7",
+        ],
+    ),
+    _Entry("settings", upkeep.settings, _KEEP, ["turnstate settings"]),
+    _Entry("doctor", upkeep.doctor, _KEEP, ["turnstate doctor"]),
+)
+
+LETTER_COMMANDS: Final = (
+    _Entry("list", letters.list_, "", ["turnstate dead-letters list"]),
+    _Entry(
+        "show",
+        letters.show,
+        "",
+        [
+            "turnstate dead-letters show 3",
+            "turnstate dead-letters show 3 --raw > turn.json",
+        ],
+    ),
+    _Entry("redrive", letters.redrive, "", ["turnstate dead-letters redrive --all"]),
+    _Entry("discard", letters.discard, "", ["turnstate dead-letters discard 3 4"]),
+)
+
+_SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+
+
+def application(*, rich: bool) -> typer.Typer:
+    """Return the command line; with Rich's help for a terminal, else plain."""
+    mode: Any = "rich" if rich else None
+    app = typer.Typer(
+        name="turnstate",
+        help="Keep the state of multi-turn conversations: turns in, state out.",
+        epilog="Example: turnstate demo",
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=mode,
+        context_settings=_SETTINGS,
+    )
+    # A callback keeps `turnstate --help` a list, however few the commands.
+    app.callback()(_root)
+    _add(app, COMMANDS)
+    dead = typer.Typer(
+        help="Look at what was refused; send it again or let it go.",
+        epilog="Example: turnstate dead-letters list --json",
+        no_args_is_help=True,
+        rich_markup_mode=mode,
+        context_settings=_SETTINGS,
+    )
+    _add(dead, LETTER_COMMANDS)
+    app.add_typer(dead, name="dead-letters", rich_help_panel=_KEEP)
+    return app
+
+
+def _root() -> None:
+    """Keep the state of multi-turn conversations: turns in, state out."""
+
+
+def _add(app: typer.Typer, entries: Sequence[_Entry]) -> None:
+    for entry in entries:
+        word = "Example" if len(entry.examples) == 1 else "Examples"
+        app.command(
+            entry.name,
+            # A blank line between, since help text is filled like prose.
+            epilog="\n\n".join([f"{word}: {entry.examples[0]}", *entry.examples[1:]]),
+            rich_help_panel=entry.panel or None,
+            context_settings=_SETTINGS,
+        )(entry.call)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    code = run(given)
+    # What is left to do at exit (RocksDB's own threads) has nothing to say.
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return its exit code."""
+    given = list(arguments)
+    command = typer.main.get_command(application(rich=sys.stdout.isatty()))
+    try:
+        with command.make_context("turnstate", given) as context:
+            command.invoke(context)
+        return 0
+    except TurnstateError as error:
+        return _failed(error, arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except ClosedPipe:
+        return 0
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error, click's or typer's own
+            return _misused(error, arguments)
+        if hasattr(error, "exit_code"):  # an early, wanted end
+            return int(error.exit_code)
+        if os.environ.get("TURNSTATE_TRACEBACK"):
+            raise
+        return _failed(_unexpected(error), arguments)
+
+
+def _failed(error: TurnstateError, arguments: Sequence[str]) -> int:
+    try:
+        if "--json" in arguments:
+            from turnstate.streams.documents import error_document
+
+            print_json(error_document(error))
+        else:
+            note(error_lines(error))
+    except ClosedPipe:
+        pass
+    return error.exit_code
+
+
+def _misused(error: Any, arguments: Sequence[str]) -> int:
+    if not error.format_message():  # no command given: its help was shown
+        context = getattr(error, "ctx", None)
+        print(context.get_help() if context else "", file=sys.stderr)
+        return InvalidInputError.exit_code
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "turnstate"
+    parameter = getattr(error, "param", None)
+    usage = InvalidInputError(
+        error.format_message().rstrip("."),
+        field=parameter.name if parameter is not None else None,
+        hint=f"{path} --help",
+        code="usage",
+    )
+    return _failed(usage, arguments)
+
+
+class _UnexpectedError(TurnstateError):
+    """Something that nobody foresaw: a fault of the program."""
+
+
+def _unexpected(error: Exception) -> TurnstateError:
+    said = str(error) or "no words"
+    return _UnexpectedError(
+        f"{type(error).__name__}: {said}",
+        hint="a fault of the program; TURNSTATE_TRACEBACK=1 shows where",
+    )
