@@ -31,6 +31,7 @@ def change_of(
     outcome: Outcome,
     arrivals: Sequence[Arrival],
     now_ms: int,
+    tail: bytes = b"",
 ) -> SessionChange | None:
     """Return what a store has to take, None where nothing changed.
 
@@ -40,6 +41,8 @@ def change_of(
         outcome: What was decided.
         arrivals: What it was decided about.
         now_ms: When it arrived.
+        tail: The records before it since the last seal, as far as remembered:
+            the dictionary that the frame is written against.
     """
     ops, head = outcome.ops, outcome.head
     if not ops and not outcome.erased:
@@ -69,6 +72,7 @@ def change_of(
             from_version=head.version - len(ops),
             to_version=head.version,
             previous_link=link,
+            dictionary=b"" if outcome.erased else tail,
             time_ms=now_ms,
         )
         link = link_of(frame)

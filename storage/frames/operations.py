@@ -38,7 +38,7 @@ class PositionRange(NamedTuple):
             >>> PositionRange.between(seventh, seventh).covers(seventh)
             True
         """
-        assert first[:2] == last[:2], "a range lies in one partition of one log"
+        assert (first.log, first.partition) == (last.log, last.partition)
         return cls(
             first.log,
             first.partition,

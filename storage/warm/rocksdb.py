@@ -211,6 +211,17 @@ class WarmStore:
             if key != after:
                 yield key
 
+    def keys_with_frames(self) -> Iterator[bytes]:
+        """Yield the keys of sessions that have frames; one seek a session."""
+        walker = _guarded(self._tables[FRAMES].iter)
+        walker.seek(b"")
+        while _guarded(walker.valid):
+            at: bytes = walker.key()
+            length = int.from_bytes(at[:2], "big")
+            yield at[2 : 2 + length]
+            walker.seek(tables.after_prefix(at[: 2 + length]))
+        _guarded(walker.status)
+
     # -- rows and batches --------------------------------------------------
 
     def batch(self) -> "Batch":

@@ -3,6 +3,7 @@
 import asyncio
 import queue
 import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -30,6 +31,9 @@ from turnstate.streams.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
+_SEALED_A_SLICE = 32
+"""Sessions sealed between two looks at the inbox: about 20 ms."""
+
 _IDLE_S = 0.5
 """How long the engine waits for turns before it looks after idle sessions."""
 
@@ -49,6 +53,7 @@ class Published(NamedTuple):
 class _Submission(NamedTuple):
     records: Sequence[bytes]
     attempts: int
+    settles: Sequence[bytes]
     done: "Future[list[Answer]]"
 
 
@@ -83,7 +88,7 @@ class Engine:
         self.graph = graph
         self.clock = clock
         self.log = EmbeddedLog(store)
-        self.hot = MemoryTier(settings.hot_bytes)
+        self.hot = MemoryTier(settings.hot_bytes, frames_kept=0)
         self.agent = SessionAgent(
             store=store,
             hot=self.hot,
@@ -93,6 +98,7 @@ class Engine:
         )
         self.commits = 0
         self.listeners: list[Callable[[list[Published]], None]] = []
+        self.redriving = threading.Lock()
         self._dead_next = int.from_bytes(store.last_key(DEAD) or b"\0", "big") + 1
         self._inbox: queue.Queue[_Submission | _Task | None] = queue.Queue()
         self._held_back: _Task | None = None
@@ -100,6 +106,8 @@ class Engine:
         self._turns_inside = 0
         self._waiting: list[_Submission] = []
         self._due: dict[bytes, None] = {}
+        self._unsealed: OrderedDict[bytes, int] = OrderedDict()
+        self._found_unsealed = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(
             target=self._main, name="turnstate-engine", daemon=True
@@ -109,11 +117,20 @@ class Engine:
     # -- doors -------------------------------------------------------------
 
     def submit(
-        self, records: Sequence[bytes], *, attempts: int = 0
+        self,
+        records: Sequence[bytes],
+        *,
+        attempts: int = 0,
+        settles: Sequence[bytes] = (),
     ) -> "Future[list[Answer]]":
         """Hand over records; the future holds their answers once durable.
 
         Blocks while the inbox is full: that is how publishers are held back.
+
+        Args:
+            records: JSON turns, or recorded operations from our own doors.
+            attempts: How often they were redriven.
+            settles: Keys of dead letters that go in the batch of these records.
 
         Raises:
             UnavailableError: the engine has stopped.
@@ -127,7 +144,7 @@ class Engine:
                 self._check_running()
             self._turns_inside += count
         self._check_running()
-        self._inbox.put(_Submission(records, attempts, done))
+        self._inbox.put(_Submission(records, attempts, settles, done))
         return done
 
     def call(self, task: Callable[[], Any]) -> "Future[Any]":
@@ -187,6 +204,8 @@ class Engine:
             if stop:
                 return
             self._seal_due()
+            if self._inbox.empty():
+                self._seal_idle()
 
     def _gather(self) -> bool:
         """Collect submissions for one group; True when asked to stop."""
@@ -247,6 +266,9 @@ class Engine:
         for letter in folded.dead:
             batch.put(DEAD, number.to_bytes(8, "big"), encode_dead_letter(letter))
             number += 1
+        for submission in self._waiting:
+            for letter_key in submission.settles:
+                batch.delete(DEAD, letter_key)
         self.store.write(batch, sync=self.settings.fsync == "batch")
         self._dead_next = number
         self.log.appended(len(records))
@@ -255,6 +277,8 @@ class Engine:
         for change in folded.changes:
             if is_due(change.after.frame_turns, change.after.frame_bytes):
                 self._due[change.key] = None
+            self._unsealed[change.key] = change.after.arrived_ms
+            self._unsealed.move_to_end(change.key)
         self._tell(folded)
 
     def _tell(self, folded: Folded) -> None:
@@ -283,6 +307,31 @@ class Engine:
         self._due.clear()
         self.seal(keys)
 
+    def _seal_idle(self) -> None:
+        """Seal what nobody has spoken in for `seal_after_s`, a slice at a time."""
+        if not self._found_unsealed:
+            self._find_unsealed()
+        before_ms = self.clock.now_ms() - 1000 * self.settings.seal_after_s
+        idle: list[bytes] = []
+        for key, arrived_ms in self._unsealed.items():
+            if arrived_ms > before_ms or len(idle) == _SEALED_A_SLICE:
+                break
+            idle.append(key)
+        for key in idle:
+            del self._unsealed[key]
+        self.seal(idle)
+
+    def _find_unsealed(self) -> None:
+        """Enter the sessions that an earlier run left with frames."""
+        self._found_unsealed = True
+        found: dict[bytes, int] = {}
+        for key in self.store.keys_with_frames():
+            stored = self.head(key)
+            if stored is not None and key not in self._unsealed:
+                found[key] = stored.arrived_ms
+        old = sorted(found.items(), key=lambda item: item[1])
+        self._unsealed = OrderedDict([*old, *self._unsealed.items()])
+
     def seal(self, keys: Sequence[bytes]) -> int:
         """Seal sessions; only in the owner's thread. Return how many changed."""
         count = 0
@@ -297,6 +346,7 @@ class Engine:
             batch.stage_seal(done)
             self.store.write(batch, sync=False)
             self.hot.replace(key, done.after)
+            self.agent.tails.forget(key)
             count += 1
         return count
 

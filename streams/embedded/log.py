@@ -79,6 +79,28 @@ class EmbeddedLog:
         if before is not None:
             yield before
 
+    def faults(self) -> Iterator[str]:
+        """Yield what is wrong with the log, chunk by chunk; goes on past damage."""
+        end = self.end
+        next_offset: int | None = None
+        try:
+            for key, row in self._store.rows(LOG):
+                first = int.from_bytes(key, "big")
+                if first >= end:
+                    break
+                if next_offset is not None and first != next_offset:
+                    yield f"the log goes from offset {next_offset} to {first}"
+                try:
+                    next_offset = first + len(unpack_chunk(row, first))
+                except CorruptDataError as error:
+                    next_offset = None
+                    yield str(error)
+        except CorruptDataError as error:
+            yield str(error)
+            return
+        if next_offset is not None and next_offset < end:
+            yield f"the log breaks off at offset {next_offset}, its end is {end}"
+
     def stage_trim(self, batch: Batch, below: int) -> None:
         """Remove the chunks that lie wholly below an offset."""
         starts = [int.from_bytes(key, "big") for key, _ in self._store.rows(LOG)]

@@ -20,10 +20,10 @@ from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.agents.session.step import Answer
 from turnstate.replay.readers import Refusal as RefusedLine
 from turnstate.replay.readers import read_file
-from turnstate.replay.recording import RecordedErasure
-from turnstate.replay.recording_json import item_from_json, json_line
 from turnstate.replay.recording import RecordedOperation
+from turnstate.replay.recording_json import item_from_json, json_line
 from turnstate.schemas.admission import Verdict
+from turnstate.schemas.clocks import Dot
 from turnstate.schemas.draft import Draft, turn_from_op
 from turnstate.schemas.errors import InvalidInputError, NotFoundError
 from turnstate.schemas.ids import SessionName
@@ -108,13 +108,17 @@ class OpenDoor(Protocol):
         """Seal all sessions."""
         ...
 
+    def close(self) -> None:
+        """Let the store go for good."""
+        ...
+
 
 @dataclass(frozen=True)
 class Door:
     """A way in: how to open it, what it can do, and why it cannot do the rest."""
 
     name: str
-    opened: Callable[[Path], Any]
+    opened: Callable[[Path], OpenDoor]
     abilities: frozenset[str]
     lacks: dict[str, str]
 
@@ -154,7 +158,7 @@ class BytesDoor:
         op = Op.stamped(
             draft.body,
             draft.body_bytes,
-            dot=draft.stamp.dot if draft.stamp else ("log", number),  # type: ignore[arg-type]
+            dot=draft.stamp.dot if draft.stamp else Dot("log", number),
             lamport=number,
             seen={},
             incarnation=1,
@@ -174,6 +178,9 @@ class BytesDoor:
 
     def reopen(self) -> None:
         raise AssertionError("there is no store here")
+
+    def close(self) -> None:
+        """There is nothing to let go."""
 
     def seal(self) -> None:
         raise AssertionError("there is no store here")
@@ -212,8 +219,11 @@ class StoreDoor:
         return [Refusal(each.reason, each.field, each.raw) for each in found]
 
     def reopen(self) -> None:
-        self.store.close()
+        self.close()
         self.store = EmbeddedStore(self.settings)
+
+    def close(self) -> None:
+        self.store.close()
 
     def seal(self) -> None:
         keys = [key for key, _ in self.store.stored_heads()]
@@ -259,45 +269,41 @@ class ImportDoor(StoreDoor):
         """Record all operations as JSON lines; fold them in a second store."""
         lines: list[bytes] = []
         for key, stored in self.store.stored_heads():
-            name = SessionName.from_key(key)
-            incarnation, version = stored.head.incarnation, stored.head.version
-            if incarnation > 1:
-                lines.append(json_line(RecordedErasure(name, incarnation - 1)))
+            name, version = SessionName.from_key(key), stored.head.version
             for _, op in operations(self.store.warm, key, stored, 0, version):
                 lines.append(json_line(RecordedOperation.of(name, op)))
         items = [item_from_json(line) for line in lines]
+        records = [
+            recorded_bytes(item.name, item.record)
+            for item in items
+            if isinstance(item, RecordedOperation)
+        ]
         with EmbeddedStore(self._second) as second:
-            answers = second.engine.submit(
-                [
-                    recorded_bytes(item.name, item.record)
-                    for item in items
-                    if isinstance(item, RecordedOperation)
-                ]
-            ).result()
+            answers = second.engine.submit(records).result()
             assert not [answer for answer in answers if answer.error is not None]
             yield second
 
     def turns(
         self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
     ) -> list[dict[str, Any]]:
-        first, expected = self.store, super().turns(session, tenant=tenant, branch=branch)
+        expected = super().turns(session, tenant=tenant, branch=branch)
+        first = self.store
         with self._imported() as self.store:
             found = super().turns(session, tenant=tenant, branch=branch)
         self.store = first
-        assert {turn["turn_id"]: turn for turn in found} == {
-            turn["turn_id"]: turn | {"version": other["version"]}
-            for turn, other in zip(expected, found, strict=True)
-        }
+        assert found == expected
         return found
 
     def state(
         self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
     ) -> dict[str, Any]:
-        first, expected = self.store, super().state(session, tenant=tenant, branch=branch)
+        expected = super().state(session, tenant=tenant, branch=branch)
+        first = self.store
         with self._imported() as self.store:
             found = super().state(session, tenant=tenant, branch=branch)
         self.store = first
-        assert found["digest"] == expected["digest"]
+        # What a tier knows beside the state may differ; the state may not.
+        assert found | {"tier": ""} == expected | {"tier": ""}
         return found
 
 
@@ -327,7 +333,7 @@ NO_STORE: Final = "no store stands behind it"
 DOORS: Final = (
     Door(
         "bytes",
-        lambda folder: BytesDoor(),
+        lambda _folder: BytesDoor(),
         frozenset({READ, LETTERS, RAW}),
         dict.fromkeys((STATE, REOPEN, SEAL), NO_STORE),
     ),

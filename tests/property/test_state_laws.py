@@ -1,17 +1,16 @@
 """The laws of `DialogueState`: it is a join, and it is what `fold_set` defines."""
 
-from collections.abc import Callable
 from functools import partial
 from itertools import permutations
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.fewest import fewest, told
 from support.kinds import KINDS, shares, table
+from support.laws import LAW, holds
 from support.strategies import GRAPH, Drawn, seeded_world, worlds
 from turnstate.schemas.clocks import DotSet
 from turnstate.schemas.dialogue.fold_set import fold_set
@@ -20,14 +19,6 @@ from turnstate.schemas.operation import Op, encode_body
 
 SHARE_MIN = 0.05
 """Below this share of the drawn sets, a law is hardly held against a kind."""
-
-LAW = settings(
-    max_examples=80,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-"""Without shrinking: a failure tells its fewest operations, which is quicker."""
 
 EMPTY = DialogueState.empty(GRAPH)
 SEEDS = st.integers(0, 1 << 30)
@@ -46,23 +37,6 @@ def shuffled(ops: list[Op], chance: Random) -> list[Op]:
 def assert_same(first: DialogueState, second: DialogueState) -> None:
     assert first.folded() == second.folded()
     assert first.digest() == second.digest()
-
-
-def holds(law: Callable[[list[Op]], None], ops: list[Op]) -> None:
-    """Check a law; if it fails, tell the fewest operations for which it does."""
-    try:
-        law(ops)
-    except Exception as error:
-        error.add_note(told(fewest(ops, partial(_fails, law))))
-        raise
-
-
-def _fails(law: Callable[[list[Op]], None], ops: list[Op]) -> bool:
-    try:
-        law(ops)
-    except Exception:  # noqa: BLE001 - whatever breaks, breaks the law
-        return True
-    return False
 
 
 def is_the_definition(ops: list[Op]) -> None:

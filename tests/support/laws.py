@@ -1,8 +1,36 @@
-"""Find the fewest operations that still show a failure, and print them."""
+"""Check laws over sets of operations, and tell the fewest that break one."""
 
 from collections.abc import Callable
+from functools import partial
+
+from hypothesis import HealthCheck, Phase, settings
 
 from turnstate.schemas.operation import Op
+
+LAW = settings(
+    max_examples=80,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+"""Without shrinking: a failure tells its fewest operations, which is quicker."""
+
+
+def holds(law: Callable[[list[Op]], None], ops: list[Op]) -> None:
+    """Check a law; if it fails, tell the fewest operations for which it does."""
+    try:
+        law(ops)
+    except Exception as error:
+        error.add_note(told(fewest(ops, partial(_fails, law))))
+        raise
+
+
+def _fails(law: Callable[[list[Op]], None], ops: list[Op]) -> bool:
+    try:
+        law(ops)
+    except Exception:  # noqa: BLE001 - whatever breaks, breaks the law
+        return True
+    return False
 
 
 def fewest(ops: list[Op], fails: Callable[[list[Op]], bool]) -> list[Op]:

@@ -1,0 +1,234 @@
+"""What an owner does for others: each method by name, and how its result travels."""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from turnstate.agents.dead_letters import DeadLetter
+from turnstate.replay.recording import RecordedErasure, RecordedOperation
+from turnstate.schemas.dialogue.head import decode_head, encode_head
+from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.ids import SessionName
+from turnstate.streams.documents import to_json
+from turnstate.streams.embedded.messages import answer_of, answer_parts
+
+RecordedItem = RecordedOperation | RecordedErasure
+
+
+class Form(NamedTuple):
+    """How a result travels.
+
+    Attributes:
+        pack: Makes what MessagePack can carry of a result.
+        unpack: Makes the result again.
+        streams: Whether there are many, one after another.
+        prompt: Whether each must be sent at once.
+    """
+
+    pack: Callable[[Any], Any]
+    unpack: Callable[[Any], Any]
+    streams: bool = False
+    prompt: bool = False
+
+
+class Method(NamedTuple):
+    """One method of a store.
+
+    Attributes:
+        call: Does it; the store is the first argument.
+        form: How the result travels.
+        reads: It changes nothing: after a lost connection it may be sent again.
+        takes_items: Its argument `items` is a stream from the caller.
+        takes_stopped: It follows the log and has to hear when to stop.
+    """
+
+    call: Callable[..., Any]
+    form: Form
+    reads: bool = True
+    takes_items: bool = False
+    takes_stopped: bool = False
+
+
+def _letter(parts: Any) -> DeadLetter:
+    return msgspec.convert(parts, DeadLetter)
+
+
+def item_parts(item: RecordedItem) -> list[Any]:
+    """Return an item of a recording as it travels.
+
+    Example:
+        >>> item = RecordedOperation(SessionName("t", "s"), 1, b"x")
+        >>> item_of(item_parts(item)) == item
+        True
+    """
+    record = item.record if isinstance(item, RecordedOperation) else None
+    return [item.name.tenant, item.name.session, item.incarnation, record]
+
+
+def item_of(parts: list[Any]) -> RecordedItem:
+    """Invert `item_parts`."""
+    tenant, session, incarnation, record = parts
+    name = SessionName(tenant, session)
+    if record is None:
+        return RecordedErasure(name, incarnation)
+    return RecordedOperation(name, incarnation, record)
+
+
+DOCUMENT: Final = Form(to_json, msgspec.json.decode)
+ROWS: Final = Form(to_json, msgspec.json.decode, streams=True)
+EVENTS: Final = Form(to_json, msgspec.json.decode, streams=True, prompt=True)
+ITEMS: Final = Form(item_parts, item_of, streams=True)
+ANSWER: Final = Form(answer_parts, answer_of)
+ANSWERS: Final = Form(
+    lambda answers: list(map(answer_parts, answers)),
+    lambda parts: list(map(answer_of, parts)),
+)
+HEAD: Final = Form(encode_head, decode_head)
+LETTER: Final = Form(msgspec.to_builtins, _letter)
+
+
+def _own(name: str) -> Callable[..., Any]:
+    return lambda store, **arguments: getattr(store, name)(**arguments)
+
+
+def _of(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of another module, which is imported when it is needed."""
+
+    def call(store: Any, **arguments: Any) -> Any:
+        found = import_module(f"turnstate.streams.embedded.{module}")
+        return getattr(found, name)(store, **arguments)
+
+    return call
+
+
+METHODS: Final[dict[str, Method]] = {
+    "publish": Method(_own("publish"), ANSWERS, reads=False),
+    "rollback": Method(_own("rollback"), ANSWER, reads=False),
+    "fork": Method(_own("fork"), ANSWER, reads=False),
+    "end": Method(_own("end"), ANSWER, reads=False),
+    "state": Method(_own("state"), DOCUMENT),
+    "turns": Method(_own("turns"), DOCUMENT),
+    "history": Method(_own("history"), DOCUMENT),
+    "head": Method(_own("head"), HEAD),
+    "sessions": Method(_own("sessions"), ROWS),
+    "context": Method(_of("context", "context"), DOCUMENT),
+    "reach": Method(_of("feed", "reach"), DOCUMENT),
+    "subscribe": Method(_of("feed", "subscribe"), EVENTS, takes_stopped=True),
+    "stats": Method(_of("upkeep", "stats"), DOCUMENT),
+    "verify": Method(_of("upkeep", "verify"), DOCUMENT),
+    "repair": Method(_of("upkeep", "repair"), DOCUMENT, reads=False),
+    "seal": Method(_of("upkeep", "seal"), DOCUMENT, reads=False),
+    "erase": Method(_of("upkeep", "erase"), DOCUMENT, reads=False),
+    "dead_letters": Method(_of("upkeep", "dead_letters"), DOCUMENT),
+    "dead_letter": Method(_of("upkeep", "dead_letter"), LETTER),
+    "redrive": Method(_of("upkeep", "redrive"), DOCUMENT, reads=False),
+    "discard": Method(_of("upkeep", "discard"), DOCUMENT, reads=False),
+    "trim_log": Method(_of("upkeep", "trim_log"), DOCUMENT, reads=False),
+    "export_items": Method(_of("exchange", "export_items"), ITEMS),
+    "import_items": Method(
+        _of("exchange", "import_items"), DOCUMENT, reads=False, takes_items=True
+    ),
+}
+"""Every method by the name under which both sides know it."""
+
+
+def method_named(name: str) -> Method:
+    """Return a method.
+
+    Raises:
+        InvalidInputError: this version has none of that name.
+    """
+    try:
+        return METHODS[name]
+    except KeyError:
+        raise InvalidInputError(
+            f"the owner of the store knows no method {name!r}",
+            hint="its turnstate is another version: restart it with this one",
+            code="unknown_method",
+        ) from None
+
+
+class StoreCalls:
+    """The methods that a store answers by name, as plain Python methods.
+
+    One way to call them whether the store is owned by this process
+    (`OwnedStore`) or by another one (`RemoteStore`).
+    """
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Perform a method by name."""
+        raise NotImplementedError
+
+    def subscribe(
+        self,
+        tenant: str | None = None,
+        session: str | None = None,
+        *,
+        token: str | None = None,
+        follow: bool = True,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the events of a session, or of all; see `feed.subscribe`."""
+        result: Iterator[dict[str, Any]] = self.call(
+            "subscribe", tenant=tenant, session=session, token=token, follow=follow
+        )
+        return result
+
+    def context(self, tenant: str, session: str, **options: Any) -> dict[str, Any]:
+        """Return messages for a model; see `context.context`."""
+        return self.call("context", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    def reach(self, **options: Any) -> dict[str, Any]:
+        """Wait until a session or the log is as far as said; see `feed.reach`."""
+        return self.call("reach", **options)  # type: ignore[no-any-return]
+
+    def stats(self) -> dict[str, Any]:
+        """Return the totals of the store."""
+        return self.call("stats")  # type: ignore[no-any-return]
+
+    def verify(
+        self, tenant: str | None = None, progress: Callable[..., Any] | None = None
+    ) -> dict[str, Any]:
+        """Check everything that is stored; another owner reports no progress."""
+        return self.call("verify", tenant=tenant, progress=progress)  # type: ignore[no-any-return]
+
+    def repair(self, **options: Any) -> dict[str, Any]:
+        """Rebuild what is damaged from the log."""
+        return self.call("repair", **options)  # type: ignore[no-any-return]
+
+    def seal(self, tenant: str | None = None) -> dict[str, Any]:
+        """Seal sessions now."""
+        return self.call("seal", tenant=tenant)  # type: ignore[no-any-return]
+
+    def erase(self, tenant: str, **options: Any) -> dict[str, Any]:
+        """Erase a session or a user, with the report."""
+        return self.call("erase", tenant=tenant, **options)  # type: ignore[no-any-return]
+
+    def dead_letters(self) -> dict[str, Any]:
+        """List what was refused."""
+        return self.call("dead_letters")  # type: ignore[no-any-return]
+
+    def dead_letter(self, id: int) -> DeadLetter:  # noqa: A002 - the wire name
+        """Return one dead letter whole."""
+        return self.call("dead_letter", id=id)  # type: ignore[no-any-return]
+
+    def redrive(self, ids: list[int] | None = None) -> dict[str, Any]:
+        """Send dead letters again."""
+        return self.call("redrive", ids=ids)  # type: ignore[no-any-return]
+
+    def discard(self, ids: list[int]) -> dict[str, Any]:
+        """Forget dead letters."""
+        return self.call("discard", ids=ids)  # type: ignore[no-any-return]
+
+    def trim_log(self, below: int) -> dict[str, Any]:
+        """Remove the log below an offset."""
+        return self.call("trim_log", below=below)  # type: ignore[no-any-return]
+
+    def export_items(self, tenant: str | None = None) -> Iterator[RecordedItem]:
+        """Yield everything stored, as items of a recording."""
+        return self.call("export_items", tenant=tenant)  # type: ignore[no-any-return]
+
+    def import_items(self, items: Iterator[RecordedItem]) -> dict[str, Any]:
+        """Fold the items of a recording."""
+        return self.call("import_items", items=items)  # type: ignore[no-any-return]
