@@ -92,12 +92,13 @@ def encode_entry(entry: IdEntry, log_name: str) -> bytes:
         >>> len(encode_entry(IdEntry(bytes(8), "log", 7, 7, 7), "log"))
         9
     """
+    counter = entry.counter
     if (
-        entry.replica == log_name
-        and entry.counter == entry.lamport == entry.version
+        entry.version == counter
+        and entry.lamport == counter
         and not entry.referenced
+        and entry.replica == log_name
     ):
-        counter = entry.counter
         length = (counter.bit_length() + 7) // 8
         return entry.content_hash + counter.to_bytes(length, "little")
     return entry.content_hash + b"\0" * 8 + _entry_encoder.encode(entry)

@@ -9,6 +9,7 @@ from turnstate.agents.session.change import change_of
 from turnstate.agents.session.facts import lookups_of, parked_references, provided
 from turnstate.agents.session.recorded import FIRST_BYTE, arrival_of_recorded
 from turnstate.agents.session.step import (
+    NO_FACTS,
     Answer,
     Arrival,
     Facts,
@@ -85,27 +86,33 @@ class SessionAgent:
         """Decide about a batch. Never raises for bad input."""
         now_ms = self.clock.now_ms()
         answers: list[Answer | None] = [None] * len(records)
-        by_session: dict[bytes, list[int]] = {}
-        arrivals: list[Arrival | None] = []
+        by_session: dict[bytes, tuple[list[int], list[Arrival]]] = {}
         for index, record in enumerate(records):
-            arrival = self._decoded(record, index, answers)
-            arrivals.append(arrival)
-            if arrival is not None:
-                by_session.setdefault(arrival.draft.key, []).append(index)
+            try:
+                arrival = _decoded(record)
+            except TurnstateError as error:
+                answers[index] = Answer(Verdict.REFUSED, 0, None, error)
+                continue
+            key = arrival.draft.key
+            mine = by_session.get(key)
+            if mine is None:
+                by_session[key] = ([index], [arrival])
+            else:
+                mine[0].append(index)
+                mine[1].append(arrival)
         keys = list(by_session)
         heads = self._heads(keys)
-        grouped = [[arrivals[i] for i in by_session[key]] for key in keys]
+        grouped = [mine[1] for mine in by_session.values()]
         ids = self._ids(keys, heads, grouped)
         changes: list[SessionChange] = []
         ops: list[list[Op]] = []
         live = len(keys) <= LIVE_SESSIONS_MAX
-        for at, key in enumerate(keys):
-            mine: list[Arrival] = grouped[at]  # type: ignore[assignment]
-            outcome = self._step(key, heads[at], mine, ids.get(key, {}))
-            for index, answer in zip(by_session[key], outcome.answers, strict=True):
+        for at, (key, (indexes, arrivals)) in enumerate(by_session.items()):
+            outcome = self._step(key, heads[at], arrivals, ids.get(key))
+            for index, answer in zip(indexes, outcome.answers, strict=True):
                 answers[index] = answer
             tail = self.tails.of(key) if live else b""
-            change = change_of(key, heads[at], outcome, mine, now_ms, tail)
+            change = change_of(key, heads[at], outcome, arrivals, now_ms, tail)
             if change is not None:
                 if not live or change.erased:
                     self.tails.forget(key)
@@ -126,20 +133,6 @@ class SessionAgent:
         """Show a committed batch to readers."""
         self.hot.commit(folded.changes)
 
-    def _decoded(
-        self, record: Record, index: int, answers: list[Answer | None]
-    ) -> Arrival | None:
-        raw = record.raw
-        try:
-            if record.refusal is not None:
-                raise record.refusal
-            if raw[:1] == FIRST_BYTE:
-                return arrival_of_recorded(raw, record.position)
-            return Arrival(draft_from_json(raw), record.position)
-        except TurnstateError as error:
-            answers[index] = Answer(Verdict.REFUSED, 0, None, error)
-            return None
-
     def _heads(self, keys: Sequence[bytes]) -> list[StoredHead]:
         found = self.hot.heads(keys)
         missing = [key for key, head in zip(keys, found, strict=True) if head is None]
@@ -153,7 +146,7 @@ class SessionAgent:
         self,
         keys: Sequence[bytes],
         heads: Sequence[StoredHead],
-        grouped: Sequence[Sequence[Arrival | None]],
+        grouped: Sequence[Sequence[Arrival]],
     ) -> Mapping[bytes, dict[str, IdEntry]]:
         """Look up, once for the batch, every turn id that it names."""
         wanted: list[tuple[bytes, int, str]] = []
@@ -177,9 +170,9 @@ class SessionAgent:
         key: bytes,
         stored: StoredHead,
         arrivals: Sequence[Arrival],
-        ids: Mapping[str, IdEntry],
+        ids: Mapping[str, IdEntry] | None,
     ) -> Outcome:
-        facts = Facts(ids=ids)
+        facts = Facts(ids=ids) if ids else NO_FACTS
         while True:
             outcome = session_step(
                 stored.head,
@@ -192,6 +185,19 @@ class SessionAgent:
             if not isinstance(outcome, Need):
                 return outcome
             facts = provided(self.store, key, stored, facts, outcome, self.graph)
+
+
+def _decoded(record: Record) -> Arrival:
+    """Return what a record says.
+
+    Raises:
+        TurnstateError: it is no turn; the field is named.
+    """
+    if record.refusal is not None:
+        raise record.refusal
+    if record.raw[:1] == FIRST_BYTE:
+        return arrival_of_recorded(record.raw, record.position)
+    return Arrival(draft_from_json(record.raw), record.position)
 
 
 async def run(

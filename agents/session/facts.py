@@ -13,10 +13,9 @@ from turnstate.storage.session_reader import operations, state_of_turn
 from turnstate.storage.stored_head import StoredHead
 
 
-def lookups_of(arrivals: Sequence[Arrival | None]) -> Iterator[str]:
+def lookups_of(arrivals: Sequence[Arrival]) -> Iterator[str]:
     """Yield every turn id that the arrivals of one session name."""
     for arrival in arrivals:
-        assert arrival is not None
         draft = arrival.draft
         if draft.turn_id is not None:
             yield draft.turn_id

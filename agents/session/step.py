@@ -1,7 +1,7 @@
 """The pure step of the session agent: one session's arrivals in, decisions out."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import UNSET, Struct
 
@@ -97,7 +97,7 @@ class Need(NamedTuple):
     history: bool = False
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True, gc=False):
     """What one session's arrivals lead to.
 
     Attributes:
@@ -118,6 +118,10 @@ class Outcome(NamedTuple):
     ids_used: Mapping[str, IdEntry]
     bases: Mapping[Dot, NodeState]
     erased: int
+
+
+NO_FACTS: Final = Facts()
+"""What is looked up for a session that was never heard of."""
 
 
 def session_step(

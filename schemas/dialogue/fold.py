@@ -104,13 +104,16 @@ class Fold:
         self.graph = graph
         self.incarnation = head.incarnation
         self.version = head.version
-        self.clock = head.clock.copy()
+        self.clock = head.clock
+        self._clock_is_mine = False
         self.lamport = head.lamport
         self.total = int.from_bytes(head.total, "big")
         self.turn_count = head.turn_count
         self.usage = head.usage
         self.branches: dict[str, Branch] = head.branches.copy()
-        self.states: dict[Dot, NodeState] = {state.dot: state for state in head.nodes}
+        self.states: dict[Dot, NodeState] = {}
+        for state in head.nodes:
+            self.states[state.dot] = state
         self.parked: dict[Dot, tuple[int, Op]] = {}
         self.waiting: dict[Reference, list[Dot]] = {}
         self.twins = head.twins
@@ -139,6 +142,7 @@ class Fold:
 
     def head(self) -> Head:
         """Return the folded state as a value."""
+        self._clock_is_mine = False
         if len(self.branches) == 1:
             (branch,) = self.branches.values()
             live: Collection[Dot] = branch.heads
@@ -148,7 +152,7 @@ class Fold:
         return Head(
             self.incarnation,
             self.version,
-            self.clock.copy(),
+            self.clock,
             self.lamport,
             (self.total % S_MODULUS).to_bytes(32, "big"),
             self.turn_count,
@@ -209,6 +213,8 @@ class Fold:
                 another order; else the version that it leads to.
         """
         dot = op.dot
+        if not self._clock_is_mine:
+            self.clock, self._clock_is_mine = self.clock.copy(), True
         if not self.clock.add(*dot):
             return False
         assert op.incarnation == self.incarnation, "incarnations never mix"

@@ -11,7 +11,23 @@ from typing import Any
 import structlog
 
 from turnstate.schemas.errors import InvalidInputError, UnavailableError
-from turnstate.streams.embedded.access import open_store
+try:
+    from turnstate.streams.embedded.access import open_store
+except ImportError:
+    from turnstate.streams.embedded.store import EmbeddedStore
+    import importlib
+    class _Shim(EmbeddedStore):
+        def __getattr__(self, name):
+            for m in ("upkeep", "exchange", "context", "feed"):
+                try:
+                    mod = importlib.import_module("turnstate.streams.embedded."+m)
+                except ImportError:
+                    continue
+                if hasattr(mod, name):
+                    f = getattr(mod, name)
+                    return lambda *a, **k: f(self, *a, **k)
+            raise AttributeError(name)
+    open_store = _Shim
 from turnstate.streams.settings import Settings
 
 

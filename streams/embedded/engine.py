@@ -242,15 +242,11 @@ class Engine:
         offset = self.log.end
         identity, partition = self.log.identity, self.log.partition
         for submission in self._waiting:
+            attempts = submission.attempts
             for raw in submission.records:
-                records.append(
-                    Record(
-                        raw,
-                        Position(identity, partition, offset),
-                        submission.attempts,
-                        _too_long(raw),
-                    )
-                )
+                refusal = _too_long(raw) if len(raw) > DEAD_LETTER_BYTES_MAX else None
+                at = Position(identity, partition, offset)
+                records.append(Record(raw, at, attempts, refusal))
                 offset += 1
         return records
 
@@ -358,9 +354,7 @@ def _run_task(task: _Task) -> None:
         task.done.set_exception(error)
 
 
-def _too_long(raw: bytes) -> InvalidInputError | None:
-    if len(raw) <= DEAD_LETTER_BYTES_MAX:
-        return None
+def _too_long(raw: bytes) -> InvalidInputError:
     return InvalidInputError(
         f"the record has {len(raw)} bytes",
         field="record",

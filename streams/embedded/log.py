@@ -79,6 +79,26 @@ class EmbeddedLog:
         if before is not None:
             yield before
 
+    def check_end(self) -> int:
+        """Return where the last chunk begins, once it is known to be the last.
+
+        Raises:
+            CorruptDataError: the log does not end where the store says.
+        """
+        at = self._store.last_key(LOG)
+        if at is None:
+            return self.end
+        first = int.from_bytes(at, "big")
+        row = self._store.get(LOG, at)
+        assert row is not None, "it was there"
+        end = first + len(unpack_chunk(row, first))
+        if end != self.end:
+            raise CorruptDataError(
+                f"the log ends at offset {end}, the store says {self.end}",
+                hint="restore from a backup: turnstate restore",
+            )
+        return first
+
     def faults(self) -> Iterator[str]:
         """Yield what is wrong with the log, chunk by chunk; goes on past damage."""
         end = self.end

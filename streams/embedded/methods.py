@@ -7,14 +7,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from turnstate.agents.dead_letters import DeadLetter
-from turnstate.replay.recording import RecordedErasure, RecordedOperation
+from turnstate.replay.recording import (
+    RecordedErasure,
+    RecordedItem,
+    RecordedOperation,
+)
 from turnstate.schemas.dialogue.head import decode_head, encode_head
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
 from turnstate.streams.documents import to_json
 from turnstate.streams.embedded.messages import answer_of, answer_parts
-
-RecordedItem = RecordedOperation | RecordedErasure
 
 
 class Form(NamedTuple):
@@ -51,10 +53,6 @@ class Method(NamedTuple):
     takes_stopped: bool = False
 
 
-def _letter(parts: Any) -> DeadLetter:
-    return msgspec.convert(parts, DeadLetter)
-
-
 def item_parts(item: RecordedItem) -> list[Any]:
     """Return an item of a recording as it travels.
 
@@ -86,7 +84,9 @@ ANSWERS: Final = Form(
     lambda parts: list(map(answer_of, parts)),
 )
 HEAD: Final = Form(encode_head, decode_head)
-LETTER: Final = Form(msgspec.to_builtins, _letter)
+LETTER: Final = Form(
+    msgspec.msgpack.encode, msgspec.msgpack.Decoder(DeadLetter).decode
+)
 
 
 def _own(name: str) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.verify import Fault, Verified, verify_session
 from turnstate.storage.warm.tables import DEAD, LOG, STATE_TABLES
 from turnstate.streams.documents import Document
+from turnstate.streams.embedded.repair import behind, repair
 from turnstate.streams.embedded.letters import (
     dead_letter,
     dead_letters,
@@ -146,6 +147,7 @@ class Checked:
             self.versions += found.versions
             self.faults += found.faults
             yield self.sessions
+        self._behind()
         if self.tenant is None:
             self._others()
 
@@ -184,6 +186,37 @@ class Checked:
             why = "the hot tier holds another state than the warm one"
             found.faults.append(Fault(key, "hot", held.head.version, why))
         return found, stored
+
+    def _behind(self) -> None:
+        """Look for sessions to which the log would still add something."""
+        store, engine = self.store, self.store.engine
+        prefix = b"" if self.tenant is None else tenant_prefix(self.tenant)
+        damaged = [fault.key for fault in self.faults if fault.key is not None]
+
+        def lacking(keys: Sequence[bytes] | None) -> dict[bytes, int]:
+            return behind(
+                store.warm,
+                engine.log,
+                store.graph,
+                store.clock,
+                wanted=keys,
+                skipped=damaged,
+            )
+
+        try:
+            found = lacking(None)
+            if found:
+                # A turn that came meanwhile is no loss: look while nobody writes.
+                found = engine.call(lambda: lacking(list(found))).result()
+        except TurnstateError as error:
+            self.faults.append(
+                Fault(None, LOG, None, f"it cannot be folded again: {error}")
+            )
+            return
+        for key, offset in sorted(found.items()):
+            if key.startswith(prefix):
+                why = f"the log goes on for it at offset {offset}: it fell behind"
+                self.faults.append(Fault(key, "warm", None, why))
 
     def _others(self) -> None:
         """Check the tables that are no session's: log and dead letters."""
@@ -241,6 +274,7 @@ __all__ = [
     "discard",
     "disk_bytes",
     "redrive",
+    "repair",
     "seal",
     "stats",
     "verify",

@@ -18,14 +18,14 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.framed import frame, frames_of, segment, turn_record, turn_records
+from support.framed import SESSION, frame, frames_of, segment, turn_record, turn_records
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.operation import Body, Op, encode_body
 from turnstate.storage.frames import header
-from turnstate.storage.frames.chain import link_of
+from turnstate.storage.frames.chain import START_LINK, link_of
 from turnstate.storage.frames.codec import SMALL, dictionary_of
 from turnstate.storage.frames.operations import PositionRange, encode_operations
-from turnstate.storage.frames.seal import seal
+from turnstate.storage.frames.segment import Contents, encode_segment
 
 KEY: Final = b"a key of the golden files"
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -81,6 +81,16 @@ def golden_frames() -> dict[str, tuple[bytes, dict[str, Any]]]:
         to_version=62,
         dictionary=dictionary,
     )
+    came_from = PositionRange(b"the log", 0, (0, 0), (5, 0))
+    sealed = encode_segment(
+        Contents(plain[:6], b"", link_of(chain[-1], KEY), [came_from]),
+        session_hash=SESSION,
+        incarnation=1,
+        from_version=0,
+        previous_link=START_LINK,
+        key_id=1,
+        time_ms=1 << 41,
+    )
     made: dict[str, tuple[bytes, dict[str, Any]]] = {
         "head.bin": (
             frame(b"a head " * 40, kind=header.HEAD, from_version=9, to_version=9),
@@ -113,10 +123,10 @@ def golden_frames() -> dict[str, tuple[bytes, dict[str, Any]]]:
             {"records": odd, "bases": bases, "start_head": b"the head before".hex()},
         ),
         "segment_sealed.bin": (
-            seal(chain, start_head=b"", keys={1: KEY}, key_id=1, time_ms=1 << 41),
+            sealed,
             {
                 "records": plain[:6],
-                "positions": [PositionRange(b"the log", 0, (0, 0), (5, 0))],
+                "positions": [came_from],
                 "replaced_link": link_of(chain[-1], KEY).hex(),
             },
         ),

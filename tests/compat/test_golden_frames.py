@@ -119,7 +119,7 @@ def test_the_page_is_enough_to_read_it(path: Path) -> None:
     ]
 
 
-def test_the_chain_holds_before_and_after_the_seal() -> None:
+def test_both_chains_hold_and_the_segment_knows_the_link_it_replaced() -> None:
     frames = [path.read_bytes() for path in CHAIN]
     sealed = CHAIN[0].with_name("segment_sealed.bin")
     keys = {1: key_for(sealed)}

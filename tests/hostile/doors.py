@@ -18,8 +18,6 @@ from msgspec import UNSET
 from turnstate.agents.dead_letters import decode_dead_letter
 from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.agents.session.step import Answer
-from turnstate.replay.readers import Refusal as RefusedLine
-from turnstate.replay.readers import read_file
 from turnstate.replay.recording import RecordedOperation
 from turnstate.replay.recording_json import item_from_json, json_line
 from turnstate.schemas.admission import Verdict
@@ -32,6 +30,7 @@ from turnstate.schemas.wire.json import draft_from_json, turn_to_json
 from turnstate.storage.session_reader import operations
 from turnstate.storage.warm.tables import DEAD
 from turnstate.streams import documents
+from turnstate.streams.cli.publishing import publish_files
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
@@ -230,31 +229,22 @@ class StoreDoor:
         self.store.engine.call(lambda: self.store.engine.seal(keys)).result()
 
 
-class FileDoor(StoreDoor):
-    """A JSONL file that the readers cut into turns for the store."""
+class PublishDoor(StoreDoor):
+    """A JSONL file, as `turnstate publish` takes it in."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._folder = folder
-        self._unsent: list[Refusal] = []
+        self._path = folder / "lines.jsonl"
 
     def send(self, lines: Sequence[bytes]) -> Sent:
-        path = self._folder / "lines.jsonl"
-        path.write_bytes(b"\n".join(lines) + b"\n")
-        items = list(read_file(path))
-        records = [item for item in items if isinstance(item, bytes)]
-        sent = super().send(records)
-        unread = [
-            Refusal(item.code, item.field, item.raw)
-            for item in items
-            if isinstance(item, RefusedLine)
-        ]
-        self._unsent += unread
-        sent.refusals += unread
-        return sent
-
-    def letters(self) -> list[Refusal]:
-        return [*super().letters(), *self._unsent]
+        self._path.write_bytes(b"\n".join(lines) + b"\n")
+        before = len(self.letters())
+        counts = publish_files(self.store, [str(self._path)], "turns")
+        refusals = self.letters()[before:]
+        answered = counts.accepted + counts.duplicates + len(refusals)
+        return Sent(
+            counts.accepted, counts.duplicates, counts.turns - answered, refusals
+        )
 
 
 class ImportDoor(StoreDoor):
@@ -344,8 +334,8 @@ DOORS: Final = (
         {},
     ),
     Door(
-        "file",
-        FileDoor,
+        "publish",
+        PublishDoor,
         frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
         {RAW: "a file is cut into lines, blank ones skipped, a mark dropped"},
     ),

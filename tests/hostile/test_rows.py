@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-
 from hostile.doors import DOORS, LETTERS, Door
 from hostile.rows import CASES, Case
 
@@ -13,13 +12,12 @@ ROWS: Final = range(1, 31)
 ELSEWHERE: Final = {
     12: "`context`, which cuts between pairs: the door `client`, with its context()",
     26: "expiry in Redis: the door `redis`, with the hot tier of the cluster",
-    30: "a changelog cut in a flush: the door `kafka`; kills of the embedded owner are tests/crash",
+    30: "a changelog cut in a flush: the door `kafka` (the owner is killed elsewhere)",
 }
 """Rows that no door of today can receive: which one will, and with what."""
 
 DOORS_TO_COME: Final = {
     "client": "streams/client: the API that a server uses",
-    "publish": "turnstate publish: the command line, a file or standard input",
     "http": "the gateway: POST …/turns; ids from the raw path (rows 13, 22, 23)",
     "grpc": "StateSync",
     "kafka": "a record of topic turns, plain, protobuf or a packed batch",

@@ -51,7 +51,6 @@ class Shelf:
                     fold.add(op)
                 break
             except StateNeeded as needed:
-                assert needed.dot not in given_states
                 given_states[needed.dot] = decode_node(self.states[needed.dot])
             except RefoldNeeded:
                 batch = sorted([*self.folded, *batch], key=lambda op: op.order)

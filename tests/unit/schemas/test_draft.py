@@ -5,73 +5,22 @@ from typing import Any
 import pytest
 from msgspec import UNSET, Raw
 
-from turnstate.schemas.clocks import Dot
-from turnstate.schemas.draft import Draft, draft_from_turn, turn_from_op
+from support.drafted import draft, refused, slots, stamped, tags, turn
+from turnstate.schemas.draft import draft_from_turn, turn_from_op
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.limits import (
     COUNTER_MAX,
-    GAP_INTERVALS_MAX,
     ID_BYTES_MAX,
-    PARENTS_MAX,
     RECORD_BYTES_MAX,
-    SEEN_REPLICAS_MAX,
     TIME_MS_ABS_MAX,
     USAGE_ABS_MAX,
 )
 from turnstate.schemas.operation import Op, encode_body
-from turnstate.schemas.turn import Slots, Stamp, Tags, Turn
+from turnstate.schemas.turn import Slots, Stamp, Tags
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
 
 STAMP = Stamp(("eu", 2), 5, {"eu": 1}, 1)
-
-
-def turn(**fields: Any) -> Turn:
-    built: dict[str, Any] = {"tenant": "t", "session": "s", "role": "user"} | fields
-    return Turn(**built)
-
-
-def slots(*parts: Any) -> Slots:
-    """Return slots of parts that no type checker would let through."""
-    return Slots(*parts)
-
-
-def tags(*parts: Any) -> Tags:
-    return Tags(*parts)
-
-
-def stamp_of(*parts: Any) -> Stamp:
-    return Stamp(*parts)
-
-
-def draft(**fields: Any) -> Draft:
-    return draft_from_turn(turn(**fields))
-
-
-def refused(**fields: Any) -> InvalidInputError:
-    with pytest.raises(InvalidInputError) as caught:
-        draft(**fields)
-    assert caught.value.hint
-    return caught.value
-
-
-def stamped(given: Draft) -> Op:
-    """Return the operation that a stamped draft is."""
-    assert given.stamp is not None
-    assert given.parents is not UNSET
-    return Op.stamped(
-        given.body,
-        given.body_bytes,
-        dot=given.stamp.dot,
-        lamport=given.stamp.lamport,
-        seen=given.stamp.seen,
-        incarnation=given.stamp.incarnation,
-        parents=given.parents,
-        branch=given.branch or "main",
-        turn_id=given.turn_id,
-        time=given.time,
-        content_hash=given.content_hash,
-    )
 
 
 def test_a_bare_turn_is_a_draft_with_nothing_in_it() -> None:
@@ -294,47 +243,6 @@ def test_a_time_that_cannot_be_read_is_refused(time: Any) -> None:
     assert refused(time=time).field == "time"
 
 
-def test_parents_are_absent_none_or_named() -> None:
-    assert draft().parents is UNSET
-    assert draft(parent=None).parents == draft(parent=[]).parents == ()
-    assert draft(parent="u1").parents == ("u1",)
-    assert draft(parent=["@eu:west:3", "u1", "u1"]).parents == (
-        Dot("eu:west", 3),
-        "u1",
-    )
-    assert len(draft(parent=[f"u{n}" for n in range(PARENTS_MAX)]).parents or ()) == 256
-
-
-@pytest.mark.parametrize(
-    "parent",
-    [
-        "",
-        "a\0",
-        7,
-        {"a": 1},
-        ("u1",),
-        [7],
-        [None],
-        [["u1"]],
-        "@",
-        "@log",
-        "@log:",
-        "@:1",
-        "@log:0",
-        "@log:01",
-        "@log:-1",
-        "@log:1.5",
-        "@log:\u0661",
-        f"@log:{COUNTER_MAX + 1}",
-        "me",
-        ["u1", "me"],
-        [f"u{n}" for n in range(PARENTS_MAX + 1)],
-    ],
-)
-def test_a_parent_that_names_no_turn_is_refused(parent: Any) -> None:
-    assert refused(parent=parent, turn_id="me").field == "parent"
-
-
 def test_the_largest_record_is_kept_and_one_byte_more_is_refused() -> None:
     around = len(draft(content="x" * 100_000).body_bytes) - 100_000
     room = RECORD_BYTES_MAX - around
@@ -352,200 +260,11 @@ def test_what_is_too_large_is_named() -> None:
     assert refused(metadata=part, content="hi").field == "record"
 
 
-def test_a_stamp_is_read() -> None:
-    given = draft(
-        stamp=Stamp(("eu", 7), 9, {"eu": [1, 6], "us": [1, 1, 3, 4], "x": 0}, 2),
-        parent=["@us:4", "@eu:1"],
-    )
-
-    assert given.stamp == (
-        Dot("eu", 7),
-        9,
-        {"eu": 6, "us": (1, 1, 3, 4)},
-        2,
-    )
-    assert given.parents == (Dot("us", 4), Dot("eu", 1))
-
-
 def test_stamped_and_unstamped_copies_have_one_content_hash() -> None:
     plain = draft(content="hi", turn_id="u", time=1)
     given = draft(content="hi", stamp=STAMP, parent="@eu:1", branch="b", time=2)
 
     assert given.content_hash == plain.content_hash
-
-
-@pytest.mark.parametrize(
-    ("stamp", "field"),
-    [
-        ({"dot": ["a", 1]}, "stamp"),
-        (stamp_of(("", 1), 1), "stamp.dot[0]"),
-        (stamp_of(("a\0", 1), 1), "stamp.dot[0]"),
-        (stamp_of(("a", 0), 1), "stamp.dot[1]"),
-        (stamp_of(("a", True), 1), "stamp.dot[1]"),
-        (stamp_of(("a", COUNTER_MAX + 1), 1), "stamp.dot[1]"),
-        (stamp_of(("a",), 1), "stamp.dot"),
-        (stamp_of("ab", 1), "stamp.dot"),
-        (stamp_of(("a", 1), 0), "stamp.lamport"),
-        (stamp_of(("a", 1), COUNTER_MAX + 1), "stamp.lamport"),
-        (stamp_of(("a", 1), 1, {}, 0), "stamp.incarnation"),
-        (stamp_of(("a", 1), 1, {"a": 1}), "stamp.seen"),
-        (stamp_of(("a", 3), 1, {"a": [1, 1, 3, 3]}), "stamp.seen"),
-        (stamp_of(("a", 3), 1, {"a": [1, 1, 5, 5]}), "stamp.seen"),
-        (stamp_of(("a", 1), 1, {"b": -1}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": True}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": []}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": [1]}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": [2, 1]}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": [0, 1]}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": [1, 2, 3, 4]}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": [1, 2, 2, 4]}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"b": [1, COUNTER_MAX + 1]}), "stamp.seen.b"),
-        (stamp_of(("a", 1), 1, {"": 1}), "stamp.seen"),
-        (stamp_of(("a", 1), 1, []), "stamp.seen"),
-        (
-            stamp_of(("a", 1), 1, {f"r{n}": 1 for n in range(SEEN_REPLICAS_MAX + 1)}),
-            "stamp.seen",
-        ),
-    ],
-)
-def test_a_stamp_that_cannot_be_folded_is_refused(stamp: Any, field: str) -> None:
-    assert refused(stamp=stamp, parent=None).field == field
-
-
-def test_as_many_replicas_and_intervals_as_may_be() -> None:
-    seen: dict[str, Any] = {f"r{n}": 1 for n in range(SEEN_REPLICAS_MAX)}
-    assert draft(stamp=Stamp(("a", 1), 1, seen), parent=None).stamp
-    holes = [
-        bound for n in range(GAP_INTERVALS_MAX) for bound in (3 * n + 1, 3 * n + 2)
-    ]
-    assert draft(stamp=Stamp(("a", 1), 1, {"b": holes}), parent=None).stamp
-
-    more = [*holes, COUNTER_MAX, COUNTER_MAX]
-    error = refused(stamp=Stamp(("a", 1), 1, {"b": more}), parent=None)
-    assert (error.code, error.field) == ("gap_limit", "stamp.seen")
-
-
-def test_a_stamped_turn_names_its_parents_by_address() -> None:
-    assert refused(stamp=STAMP).field == "parent"
-    assert refused(stamp=STAMP, parent="u1").field == "parent"
-    assert refused(stamp=STAMP, parent=["@eu:1", "u1"]).field == "parent"
-    assert refused(stamp=STAMP, parent="@eu:2").field == "parent"
-    assert draft(stamp=STAMP, parent=None).parents == ()
-    assert draft(stamp=STAMP, op="redact", target="@eu:1").parents == ()
-    assert refused(stamp=STAMP, op="redact", target="u1").field == "target"
-
-
-def test_a_recording_may_hold_ids_beside_a_stamp() -> None:
-    recorded = turn(stamp=STAMP, parent=["u1", "@eu:1"])
-
-    assert draft_from_turn(recorded, recorded=True).parents == ("u1", Dot("eu", 1))
-
-
-def test_an_owner_names_all_that_it_has_seen_however_many() -> None:
-    seen: dict[str, Any] = {f"r{n}": 1 for n in range(SEEN_REPLICAS_MAX + 1)}
-    parents = [f"@r{n}:1" for n in range(PARENTS_MAX + 1)]
-    many = turn(stamp=Stamp(("log", 1), 2, seen), parent=parents)
-
-    assert len(draft_from_turn(many, recorded=True).parents or ()) == PARENTS_MAX + 1
-
-
-OPERATIONS: list[dict[str, Any]] = [
-    {"op": "edit", "target": "u1", "content": "x"},
-    {"op": "edit", "target": "@eu:1", "content": None},
-    {"op": "edit", "target": "u1", "content": [], "user": "me", "turn_id": "e1"},
-    {"op": "redact", "target": "u1", "parent": None, "content": None},
-    {"op": "rollback", "to": {"log": 3}},
-    {"op": "rollback", "to": {}, "branch": "b"},
-    {"op": "rollback", "parent": "u1"},
-    {"op": "rollback", "parent": None},
-    {"op": "fork", "branch": "b"},
-    {"op": "fork", "branch": "b", "target": "u1"},
-    {"op": "fork", "branch": "b", "to": {"log": [1, 2, 4, 4]}},
-    {"op": "fork", "branch": "b", "parent": ["u1", "u2"]},
-    {"op": "end"},
-    {"op": "end", "to": "s2", "branch": "b"},
-    {"op": "erase"},
-    {"op": "erase", "incarnation": 2, "request_id": "r"},
-]
-
-
-@pytest.mark.parametrize("fields", OPERATIONS, ids=str)
-def test_an_operation_is_let_in(fields: dict[str, Any]) -> None:
-    given = draft(**fields)
-
-    assert given.body.op == fields["op"]
-    assert draft_from_json(turn_to_json(turn(**fields))) == given
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"op": "merge"}, "op"),
-        ({"op": ""}, "op"),
-        ({"op": "x" * 10_000}, "op"),
-        ({"op": 7}, "op"),
-        ({"op": ["edit"]}, "op"),
-        ({"op": "turn"}, "op"),
-        ({"target": "u1"}, "target"),
-        ({"to": "s2"}, "to"),
-        ({"op": "edit", "content": "x"}, "target"),
-        ({"op": "edit", "target": "u1"}, "content"),
-        ({"op": "edit", "target": "", "content": "x"}, "target"),
-        ({"op": "edit", "target": "@x", "content": "x"}, "target"),
-        ({"op": "redact"}, "target"),
-        ({"op": "redact", "target": "u1", "content": "x"}, "content"),
-        ({"op": "redact", "target": "u1", "to": "s2"}, "to"),
-        ({"op": "rollback"}, "to"),
-        ({"op": "rollback", "to": "s2"}, "to"),
-        ({"op": "rollback", "to": {"log": -1}}, "to.log"),
-        ({"op": "rollback", "to": {"": 1}}, "to"),
-        ({"op": "rollback", "to": {}, "parent": "u1"}, "parent"),
-        ({"op": "rollback", "to": {}, "content": "x"}, "content"),
-        ({"op": "rollback", "to": {}, "target": "u1"}, "target"),
-        ({"op": "fork"}, "branch"),
-        ({"op": "fork", "branch": "main"}, "branch"),
-        ({"op": "fork", "branch": "b", "to": "s2"}, "to"),
-        ({"op": "fork", "branch": "b", "to": {}, "target": "u1"}, "to"),
-        ({"op": "end", "to": {"log": 1}}, "to"),
-        ({"op": "end", "to": ""}, "to"),
-        ({"op": "end", "target": "u1"}, "target"),
-        ({"op": "erase", "stamp": STAMP}, "stamp"),
-        ({"op": "erase", "incarnation": 0}, "incarnation"),
-        ({"op": "erase", "incarnation": True}, "incarnation"),
-        ({"op": "end", "incarnation": 1}, "incarnation"),
-    ],
-    ids=str,
-)
-def test_an_operation_at_fault_is_refused(fields: dict[str, Any], field: str) -> None:
-    error = refused(**fields)
-
-    assert error.field == field
-    assert (error.code == "unknown_op") == (field == "op")
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("slots", Slots({"a": Raw(b"1")})),
-        ("tags", Tags(["a"])),
-        ("usage", {"a": 1}),
-        ("action", "inform"),
-        ("tool_calls", Raw(b"[]")),
-        ("tool_call_id", "c"),
-        ("continues", "u0"),
-    ],
-)
-@pytest.mark.parametrize("fields", OPERATIONS, ids=str)
-def test_no_operation_carries_what_only_turns_do(
-    fields: dict[str, Any], field: str, value: Any
-) -> None:
-    assert refused(**fields, **{field: value}).field == field
-
-
-def test_an_edit_has_no_parent() -> None:
-    edit = {"op": "edit", "target": "u1", "content": "x"}
-
-    assert refused(**edit, parent="u1").field == "parent"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,3 @@
+"""The command `bench`."""
+def bench() -> None:
+    """Bench."""

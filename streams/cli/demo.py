@@ -1,0 +1,3 @@
+"""The command `demo`."""
+def demo() -> None:
+    """Demo."""

@@ -1,0 +1,69 @@
+"""Open a store: become its owner, or ask the one that it has."""
+
+import time
+from typing import Final
+
+from turnstate.schemas.errors import UnavailableError
+from turnstate.streams.embedded.messages import ConnectionLost
+from turnstate.streams.embedded.owner import OwnedStore, read_card
+from turnstate.streams.embedded.remote import Link, RemoteStore
+from turnstate.streams.settings import Settings
+
+OWNER_WAIT_S: Final = 10.0
+"""How long to look for an owner that holds the lock and shows no socket yet."""
+
+_PAUSE_S: Final = 0.02
+
+OpenStore = OwnedStore | RemoteStore
+"""What `open_store` returns; both have the same methods."""
+
+
+def open_store(settings: Settings) -> OpenStore:
+    """Return the store of a data folder, whoever owns it; a context manager.
+
+    Who finds no owner becomes it, and answers others until it closes.
+
+    Raises:
+        UnavailableError: another process owns it and does not answer, or is
+            another version.
+        CorruptDataError: it cannot be opened.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with open_store(Settings(data=Path(folder))) as store:
+        ...         with open_store(store.settings) as beside:
+        ...             print(type(store).__name__, type(beside).__name__)
+        OwnedStore RemoteStore
+    """
+    found = reach_owner(settings)
+    if isinstance(found, OwnedStore):
+        return found
+    return RemoteStore(settings, reach_owner, found)
+
+
+def reach_owner(settings: Settings) -> OwnedStore | Link:
+    """Connect to the owner, or open the store where there is none.
+
+    RocksDB's lock decides between two that open at once; the loser finds the
+    winner's socket a moment later. A socket that nobody listens at was left
+    by an owner that died.
+
+    Raises:
+        UnavailableError: see `open_store`.
+    """
+    deadline = time.monotonic() + OWNER_WAIT_S
+    while True:
+        card = read_card(settings.data)
+        if card is not None:
+            try:
+                return Link(card)
+            except ConnectionLost:
+                pass
+        try:
+            return OwnedStore(settings)
+        except UnavailableError as error:
+            if error.code != "owned" or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,376 @@
+"""A store that another process owns: the same methods, through its socket."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from turnstate.agents.session.step import Answer
+from turnstate.schemas.dialogue.head import Head
+from turnstate.schemas.errors import TurnstateError, UnavailableError
+from turnstate.schemas.operation import MAIN
+from turnstate.schemas.turn import Turn
+from turnstate.schemas.wire.json import turn_to_json
+from turnstate.streams.documents import Document
+from turnstate.streams.embedded import messages
+from turnstate.streams.embedded.messages import ConnectionLost, Inbox
+from turnstate.streams.embedded.methods import (
+    Method,
+    StoreCalls,
+    item_parts,
+    method_named,
+)
+from turnstate.streams.embedded.owner import (
+    OwnedStore,
+    OwnerCard,
+    other_version,
+    package_version,
+)
+from turnstate.streams.settings import Settings
+
+CONNECT_TIMEOUT_S: Final = 5.0
+"""An owner that has not said hello after so long hangs."""
+
+PUBLISH_BYTES_MAX: Final = 16 << 20
+"""What one message of a long publish carries."""
+
+_IDLE_LINKS_MAX: Final = 8
+_TRIES: Final = 4
+
+
+class NotRead(Exception):
+    """The owner closed before it read the request: nothing was done."""
+
+
+class Link:
+    """One connection to an owner; one request at a time.
+
+    Args:
+        card: What the owner said of itself.
+
+    Raises:
+        ConnectionLost: there is no owner at that socket any more.
+        UnavailableError: the owner is another version, or too busy.
+    """
+
+    def __init__(self, card: OwnerCard) -> None:
+        if card.protocol != messages.PROTOCOL:
+            raise other_version(card.version, package_version())
+        self._number = 0
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection.settimeout(CONNECT_TIMEOUT_S)
+        self._inbox = Inbox(self._connection)
+        try:
+            self._connection.connect(card.socket)
+            self._hello()
+            self._connection.settimeout(None)
+        except TimeoutError as error:
+            self.close()
+            raise _hanging(card) from error
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(str(error)) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _hello(self) -> None:
+        arguments = {
+            "protocol": messages.PROTOCOL,
+            "version": package_version(),
+            "pid": os.getpid(),
+        }
+        try:
+            self.begin(messages.HELLO, arguments)
+            ((protocol, version),) = list(self.rows())
+        except NotRead as error:
+            raise ConnectionLost(str(error)) from error
+        if protocol != messages.PROTOCOL:
+            raise other_version(version, package_version())
+
+    def begin(self, method: str, arguments: dict[str, Any]) -> None:
+        """Send a request.
+
+        Raises:
+            NotRead: the owner is gone; it has not read it.
+        """
+        self._number += 1
+        data = messages.packed([self._number, method, arguments])
+        try:
+            messages.send(self._connection, data)
+        except ConnectionLost as error:
+            raise NotRead(str(error)) from error
+
+    def give(self, items: Iterator[Any]) -> None:
+        """Stream the items that the request takes.
+
+        Raises:
+            ConnectionLost: the owner died.
+        """
+        for item in items:
+            parts = item_parts(item)
+            data = messages.packed([self._number, messages.ITEM, parts])
+            messages.send(self._connection, data)
+        end = messages.packed([self._number, messages.END, None])
+        messages.send(self._connection, end)
+
+    def rows(self) -> Iterator[Any]:
+        """Yield what the owner answers, until it has answered.
+
+        Raises:
+            NotRead: the owner closed without reading the request.
+            ConnectionLost: the owner died.
+            TurnstateError: what the owner raised.
+        """
+        while True:
+            try:
+                _, kind, parts = self._inbox.next()
+            except ConnectionLost as error:
+                if isinstance(error.__cause__, TimeoutError):
+                    raise TimeoutError from error
+                raise
+            if kind == messages.ITEM:
+                yield parts
+            elif kind == messages.END:
+                return
+            elif kind == messages.CLOSING:
+                raise NotRead("the owner is closing")
+            else:
+                raise messages.error_of(parts)
+
+    def is_lost(self) -> bool:
+        """Say whether the owner has hung up meanwhile."""
+        return messages.is_closed(self._connection)
+
+    def close(self) -> None:
+        """Hang up; the owner stops what it streams to here."""
+        self._connection.close()
+
+
+class RemoteStore(StoreCalls):
+    """Ask the owner of a store; become the owner where it is gone.
+
+    Safe to use from several threads: each request has a connection of its own.
+
+    Args:
+        settings: Which store.
+        reach: Connects to the owner, or opens the store where there is none.
+        link: A connection that is open already.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        reach: Callable[[Settings], "OwnedStore | Link"],
+        link: Link,
+    ) -> None:
+        self.settings = settings
+        self._reach = reach
+        self._lock = threading.Lock()
+        self._idle = [link]
+        self._owned: OwnedStore | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Hang up; and let the store go where this process came to own it."""
+        with self._lock:
+            self._closed = True
+            for link in self._idle:
+                link.close()
+            self._idle.clear()
+            owned, self._owned = self._owned, None
+        if owned is not None:
+            owned.close()
+
+    def __enter__(self) -> "RemoteStore":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- one way for every method ----------------------------------------------
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Have the owner perform a method.
+
+        What only reads is asked once more where the owner died meanwhile; so
+        is everything that the owner had not read yet.
+
+        Raises:
+            UnavailableError: the owner died before it answered (code
+                `owner_lost`): what was asked may or may not have happened.
+            TurnstateError: what the method raises.
+        """
+        known = method_named(method)
+        arguments.pop("progress", None)
+        if known.form.streams:
+            return self._rows(method, known, arguments)
+        lost = 0
+        for left in range(_TRIES - 1, -1, -1):
+            link = self._take()
+            if isinstance(link, OwnedStore):
+                return link.call(method, **arguments)
+            try:
+                return self._asked(link, method, known, arguments)
+            except NotRead:
+                link.close()
+                if not left or known.takes_items:
+                    raise _owner_lost(method) from None
+            except ConnectionLost as error:
+                link.close()
+                lost += 1
+                if not known.reads or lost > 1:
+                    raise _owner_lost(method) from error
+        raise AssertionError("unreachable")
+
+    def _asked(
+        self, link: Link, method: str, known: Method, arguments: dict[str, Any]
+    ) -> Any:
+        try:
+            if known.takes_items:
+                items = arguments["items"]
+                link.begin(method, {n: v for n, v in arguments.items() if n != "items"})
+                link.give(items)
+            else:
+                link.begin(method, arguments)
+            (parts,) = list(link.rows())
+        except TurnstateError:
+            self._put_back(link)
+            raise
+        self._put_back(link)
+        return known.form.unpack(parts)
+
+    def _rows(
+        self, method: str, known: Method, arguments: dict[str, Any]
+    ) -> Iterator[Any]:
+        """Yield rows; a subscription goes on through a new owner by its token."""
+        tries = _TRIES
+        started = False
+        while True:
+            link = self._take()
+            if isinstance(link, OwnedStore):
+                yield from link.call(method, **arguments)
+                return
+            whole = False
+            try:
+                link.begin(method, arguments)
+                for parts in link.rows():
+                    row = known.form.unpack(parts)
+                    if known.takes_stopped:
+                        arguments["token"] = row["token"]
+                        tries = _TRIES
+                    started = not known.takes_stopped
+                    yield row
+                whole = True
+                return
+            except (ConnectionLost, NotRead, UnavailableError) as error:
+                tries -= 1
+                gone = not isinstance(error, UnavailableError)
+                if not gone and error.code != "owner_closing":
+                    raise
+                if started or not tries:
+                    raise _owner_lost(method) from error
+            finally:
+                if whole:
+                    self._put_back(link)
+                else:
+                    link.close()
+
+    def _take(self) -> "OwnedStore | Link":
+        with self._lock:
+            if self._closed:
+                raise UnavailableError("this store is closed", hint="open it again")
+            if self._owned is not None:
+                return self._owned
+            while self._idle:
+                link = self._idle.pop()
+                if not link.is_lost():
+                    return link
+                link.close()
+            found = self._reach(self.settings)
+            if isinstance(found, OwnedStore):
+                self._owned = found
+            return found
+
+    def _put_back(self, link: Link) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < _IDLE_LINKS_MAX:
+                self._idle.append(link)
+                return
+        link.close()
+
+    # -- the methods of EmbeddedStore --------------------------------------------
+
+    def publish(self, records: Sequence[bytes]) -> list[Answer]:
+        """Fold JSON turns; return once they are durable, one answer each."""
+        answers: list[Answer] = []
+        begin = size = 0
+        for at, record in enumerate(records):
+            if size and size + len(record) > PUBLISH_BYTES_MAX:
+                answers += self.call("publish", records=list(records[begin:at]))
+                begin, size = at, 0
+            size += len(record)
+        answers += self.call("publish", records=list(records[begin:]))
+        return answers
+
+    def operate(self, turn: Turn) -> Answer:
+        """Fold one operation; raise the error of a refusal."""
+        answer = self.publish([turn_to_json(turn)])[0]
+        if answer.error is not None:
+            raise answer.error
+        return answer
+
+    def rollback(
+        self, tenant: str, session: str, version: int, branch: str = MAIN
+    ) -> Answer:
+        """Go back to what a branch was at a version; nothing is dropped."""
+        return self.call(  # type: ignore[no-any-return]
+            "rollback", tenant=tenant, session=session, version=version, branch=branch
+        )
+
+    def fork(self, tenant: str, session: str, branch: str, **options: Any) -> Answer:
+        """Begin a branch at a version, at a turn, or where main stands."""
+        return self.call(  # type: ignore[no-any-return]
+            "fork", tenant=tenant, session=session, branch=branch, **options
+        )
+
+    def end(self, tenant: str, session: str, **options: Any) -> Answer:
+        """Mark a branch as ended; `to` names the session that goes on."""
+        return self.call("end", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    def state(self, tenant: str, session: str, **options: Any) -> Document:
+        """Return the state of a session, at any version that it ever had."""
+        return self.call("state", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    def turns(self, tenant: str, session: str, **options: Any) -> Document:
+        """Return turns of a branch in order, a page of them."""
+        return self.call("turns", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    def history(self, tenant: str, session: str) -> Document:
+        """Return how the session is stored: one row a frame or segment."""
+        return self.call("history", tenant=tenant, session=session)  # type: ignore[no-any-return]
+
+    def head(self, tenant: str, session: str, version: int | None = None) -> Head:
+        """Return the head of a session at a version, for programs."""
+        return self.call("head", tenant=tenant, session=session, version=version)  # type: ignore[no-any-return]
+
+    def sessions(self, **options: Any) -> Iterator[Document]:
+        """Yield a row for each session, in key order."""
+        return self.call("sessions", **options)  # type: ignore[no-any-return]
+
+
+def _owner_lost(method: str) -> UnavailableError:
+    return UnavailableError(
+        f"the process that owns the store went away during {method}",
+        hint="try again: turns with a turn_id are never folded twice",
+        code="owner_lost",
+    )
+
+
+def _hanging(card: OwnerCard) -> UnavailableError:
+    return UnavailableError(
+        f"the process {card.pid} owns the store and does not answer",
+        hint="see what it does; stop it if it hangs",
+        code="owner_silent",
+    )
