@@ -11,7 +11,8 @@ from turnstate.schemas.dialogue.head import encode_head
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.operation import Op
 from turnstate.storage.frames import segment as segments
-from turnstate.storage.frames.chain import link_of
+from turnstate.storage.frames import header as layout
+from turnstate.storage.frames.chain import START_LINK, link_of, verify_chain
 from turnstate.storage.frames.codec import session_hash
 from turnstate.storage.session_reader import (
     ID_FACTS,
@@ -59,6 +60,7 @@ def sealed(
     """
     if stored.head.version == stored.sealed_version:
         return None
+    _check_chain(store, key, stored)
     frames = list(chunks(store, key, stored, stored.sealed_version))
     records = [record for frame in frames for record in frame.records]
     bases = _merged_bases(frames)
@@ -73,7 +75,11 @@ def sealed(
         first = stored.sealed_version + begin
         data = segments.encode_segment(
             segments.Contents(
-                records[begin:end], head, stored.link, tuple(positions), bases
+                records[begin:end],
+                head,
+                stored.link,
+                positions if end == ends[-1] else (),
+                bases,
             ),
             session_hash=session_hash(key),
             incarnation=stored.head.incarnation,
@@ -91,6 +97,27 @@ def sealed(
         frame_bytes=0,
     )
     return Sealed(key, stored, after, made)
+
+
+def _check_chain(store: FrameStore, key: bytes, stored: StoredHead) -> None:
+    """Follow the links from the last segment to the newest frame.
+
+    A frame that was put in another's place is not made genuine by sealing it.
+
+    Raises:
+        BrokenChainError: the version is named.
+    """
+    start, frames = START_LINK, []
+    after = max(stored.sealed_version - 1, 0)
+    for part in store.frames(key, stored.head.incarnation, after):
+        header = layout.decode_header(part)
+        if header.kind == layout.SEGMENT:
+            start = segments.open_segment(part).replaced_link
+        elif (
+            header.kind == layout.FRAME and header.to_version > stored.sealed_version
+        ):
+            frames.append(part)
+    verify_chain(frames, start, newest_link=stored.link)
 
 
 def _merged_bases(frames: Sequence[Chunk]) -> dict[Dot, bytes]:

@@ -57,7 +57,7 @@ def a_stale_writer_is_refused_where_it_asks(door: OpenDoor) -> None:
 
 @case(21, STATE)
 def concurrent_writers_both_stay(door: OpenDoor) -> None:
-    """Two replicas go on from one parent unseen: both turns, both values, then joined."""
+    """Two replicas go on from one parent unseen: both values stay, then are joined."""
     accepted(
         door,
         line("start", stamp=stamp("eu", 1, 1), parent=None),

@@ -49,9 +49,6 @@ REOPEN: Final = "reopen"
 SEAL: Final = "seal"
 """Frames can be sealed into segments."""
 
-RAW: Final = "raw"
-"""Bytes are handed over as they are; no reader of lines stands before."""
-
 
 class Refusal(NamedTuple):
     """How a record was refused."""
@@ -324,25 +321,25 @@ DOORS: Final = (
     Door(
         "bytes",
         lambda _folder: BytesDoor(),
-        frozenset({READ, LETTERS, RAW}),
+        frozenset({READ, LETTERS}),
         dict.fromkeys((STATE, REOPEN, SEAL), NO_STORE),
     ),
     Door(
         "store",
         StoreDoor,
-        frozenset({READ, STATE, LETTERS, REOPEN, SEAL, RAW}),
+        frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
         {},
     ),
     Door(
         "publish",
         PublishDoor,
         frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
-        {RAW: "a file is cut into lines, blank ones skipped, a mark dropped"},
+        {},
     ),
     Door(
         "import",
         ImportDoor,
-        frozenset({READ, STATE, LETTERS, REOPEN, SEAL, RAW}),
+        frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
         {},
     ),
 )

@@ -15,16 +15,24 @@ from hostile.doors import READ, REOPEN, STATE, OpenDoor
 
 from turnstate.schemas.limits import ID_BYTES_MAX
 
-PAIRS: Final = tuple(
-    pair
-    for sign in ":/.*{}%|\\ "
-    for pair in (
-        (f"a{sign}b", "c"),
-        ("a", f"b{sign}c"),
-        (f"a{sign}", "c"),
-        ("a", f"{sign}c"),
-    )
-) + (("t*", "s*"), ("t", "*"), ("*", "s"), ("a", "bc"), ("ab", "c"), ("é", "s"))
+PAIRS: Final = (
+    *(
+        pair
+        for sign in ":/.*{}%|\\ "
+        for pair in (
+            (f"a{sign}b", "c"),
+            ("a", f"b{sign}c"),
+            (f"a{sign}", "c"),
+            ("a", f"{sign}c"),
+        )
+    ),
+    ("t*", "s*"),
+    ("t", "*"),
+    ("*", "s"),
+    ("a", "bc"),
+    ("ab", "c"),
+    ("é", "s"),
+)
 
 
 @case(22, READ)

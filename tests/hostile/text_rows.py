@@ -63,7 +63,8 @@ def both_spellings_of_an_emoji_have_one_hash(door: OpenDoor) -> None:
     assert sent.counts == (1, 1, 0, 0)
 
 
-CHINESE: Final = '他说：“查一下 {"city": "北京", "n": [1, 2]} ”，好吗？'
+CHINESE: Final = '他说：“查一下 {"city": "北京", "n": [1, 2]} ”，好吗？'  # noqa: RUF001
+FULL_WIDTH: Final = "{“city”：“北京”}"  # noqa: RUF001
 
 
 @case(2, READ)
@@ -80,7 +81,7 @@ def chinese_with_nested_json_is_exact(door: OpenDoor) -> None:
 @case(3, READ)
 def arguments_that_do_not_parse_are_kept(door: OpenDoor) -> None:
     """Full-width quotes make no JSON: an opaque string, and the turn stays."""
-    for number, arguments in enumerate(("{“city”：“北京”}", "", "{", "\0", "[" * 300)):
+    for number, arguments in enumerate((FULL_WIDTH, "", "{", "\0", "[" * 300)):
         turn_id = f"a{number}"
         accepted(door, line(None, turn_id=turn_id, tool_calls=[call(arguments)]))
         assert door.turns()[-1]["tool_calls"] == [call(arguments)]
@@ -89,7 +90,7 @@ def arguments_that_do_not_parse_are_kept(door: OpenDoor) -> None:
 @case(3, STATE)
 def arguments_that_do_not_parse_are_marked(door: OpenDoor) -> None:
     """A reader is told which calls it cannot run, by their places in the list."""
-    calls = [call("{}"), call("{“city”：“北京”}", "c2"), call("", "c3")]
+    calls = [call("{}"), call(FULL_WIDTH, "c2"), call("", "c3")]
     accepted(door, line("x", turn_id="a1", tool_calls=calls), line("y", turn_id="a2"))
     marked, plain = door.turns()
     assert marked["unparsable_arguments"] == [1, 2]

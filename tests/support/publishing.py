@@ -1,6 +1,6 @@
 """Publish the lines of a file into a store until killed: `publishing.py DATA FILE`.
 
-Says on standard output what it handed over (`sent N`) and, as soon as it is
+With `late` as third argument it has a bug: it acknowledges before it keeps. Says on standard output what it handed over (`sent N`) and, as soon as it is
 told, what was acknowledged (`kept VERDICT VERSION`), one turn a line.
 """
 
@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 from turnstate.agents.session.step import Answer
+from turnstate.storage.warm.rocksdb import Batch, WarmStore
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
@@ -23,8 +24,26 @@ TURNS_MAX: Final = 6
 """Turns in one submission."""
 
 
-def main(data: str, lines_path: str) -> None:
+def keep_late() -> None:
+    """Let every synced batch wait until the next one comes; a bug for tests."""
+    write = WarmStore.write
+    held: list[Batch] = []
+
+    def late(self: WarmStore, batch: Batch, *, sync: bool) -> None:
+        if not sync:
+            write(self, batch, sync=False)
+            return
+        for before in held:
+            write(self, before, sync=True)
+        held[:] = [batch]
+
+    WarmStore.write = late  # type: ignore[method-assign]
+
+
+def main(data: str, lines_path: str, bug: str = "") -> None:
     """Publish; ends only when the lines are used up, which a test takes care of."""
+    if bug:
+        keep_late()
     lines = Path(lines_path).read_bytes().splitlines()
     chance = Random(len(lines))
     room = threading.Semaphore(WINDOW)

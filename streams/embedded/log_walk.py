@@ -1,0 +1,256 @@
+"""Walk the embedded log from any offset: which operation came from which record."""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from turnstate.agents.session.recorded import FIRST_BYTE, arrival_of_recorded
+from turnstate.schemas.draft import Draft
+from turnstate.schemas.errors import InvalidInputError, TurnstateError
+from turnstate.schemas.ids import SessionName
+from turnstate.schemas.operation import Op
+from turnstate.schemas.position import Position
+from turnstate.schemas.wire.json import draft_from_json
+from turnstate.storage.frames import header as layout
+from turnstate.storage.session_reader import chunks
+from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.warm.tables import LOG
+from turnstate.streams.embedded.engine import Engine
+from turnstate.streams.embedded.events import Place
+from turnstate.streams.embedded.log import unpack_chunk
+
+SESSIONS_HELD_MAX: Final = 16_384
+"""Of so many sessions a walk remembers where it stands; others it looks up."""
+
+_OFFSET_BYTES: Final = 8
+_LAST_VERSION: Final = (1 << 40) - 1
+
+
+class Found(NamedTuple):
+    """An operation and the log offset after which a walk resumes behind it."""
+
+    offset: int
+    key: bytes
+    place: Place
+    op: Op
+
+
+class _Rest(NamedTuple):
+    """What is left of one frame or segment."""
+
+    first: int
+    last: int
+    ops: deque[tuple[int, Op]]
+
+
+class _Stand:
+    """How far a walk has come in one session."""
+
+    __slots__ = ("incarnation", "rests", "version")
+
+    def __init__(self, incarnation: int, version: int) -> None:
+        self.incarnation = incarnation
+        self.version = version
+        self.rests: deque[_Rest] = deque()
+
+
+def log_rows(engine: Engine, after: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield (first offset, records) of each chunk with offsets above `after`.
+
+    Raises:
+        InvalidInputError: those offsets were trimmed (code `trimmed`).
+        CorruptDataError: a chunk is damaged.
+    """
+    wanted = after + 1
+    if wanted >= engine.log.end:
+        return
+    start = _chunk_start(engine, wanted)
+    if start is None:
+        first = next(engine.store.rows(LOG), None)
+        kept = int.from_bytes(first[0], "big") if first else engine.log.end
+        if after >= 0:
+            raise InvalidInputError(
+                f"the log begins at offset {kept}, the token is at {after}",
+                field="token",
+                hint="begin at 0, or read the state of the sessions",
+                code="trimmed",
+            )
+        start = kept
+    for row_key, row in engine.store.rows(LOG, b"", _offset_key(start)):
+        offset = int.from_bytes(row_key, "big")
+        yield offset, unpack_chunk(row, offset)
+
+
+def _chunk_start(engine: Engine, wanted: int) -> int | None:
+    """Return the offset of the chunk that holds an offset, None if it is gone."""
+    span = 1
+    while True:
+        low = max(0, wanted - span)
+        best: int | None = None
+        for row_key, _ in engine.store.rows(LOG, b"", _offset_key(low)):
+            offset = int.from_bytes(row_key, "big")
+            if offset > wanted:
+                break
+            best = offset
+        if best is not None or not low:
+            return best
+        span *= 16
+
+
+def _offset_key(offset: int) -> bytes:
+    return offset.to_bytes(_OFFSET_BYTES, "big")
+
+
+class LogWalk:
+    """Tell, record by record, which operations the log became.
+
+    A session's operations stand in log order, so the next operation of a
+    session belongs to the next record that says the same. Where a session
+    stood at an offset follows from the positions of its frames and segments.
+
+    Args:
+        engine: Whose log and store.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stands: OrderedDict[bytes, _Stand] = OrderedDict()
+
+    def take(self, offset: int, raw: bytes) -> list[Found]:
+        """Return what became of the record at an offset, mostly one operation.
+
+        Records have to come in order of offset. An operation that no record
+        explains (its record is erased) comes with the next one of its frame.
+        """
+        draft = _draft_of(raw, offset)
+        if draft is None:
+            return []
+        key = draft.key
+        stored = self._engine.head(key)
+        if stored is None or stored.is_tombstone:
+            self._stands.pop(key, None)
+            return []
+        stand = self._stands.get(key)
+        if stand is None or stand.incarnation != stored.head.incarnation:
+            stand = self._found_stand(key, stored, offset)
+            self._stands[key] = stand
+            if len(self._stands) > SESSIONS_HELD_MAX:
+                self._stands.popitem(last=False)
+        self._stands.move_to_end(key)
+        if not stand.rests:
+            self._read_on(key, stored, stand)
+        return [
+            Found(at, key, Place(stand.incarnation, version), op)
+            for at, version, op in _matched(stand, offset, draft)
+        ]
+
+    def _read_on(self, key: bytes, stored: StoredHead, stand: _Stand) -> None:
+        """Read the frames or the one segment after where a walk stands."""
+        if stored.head.version <= stand.version:
+            return
+        for rest in _rests(self._engine, key, stored, stand.version):
+            stand.rests.append(rest)
+            if stand.version < stored.sealed_version:
+                break
+
+    def _found_stand(self, key: bytes, stored: StoredHead, offset: int) -> _Stand:
+        """Find where a session stood before an offset."""
+        incarnation = stored.head.incarnation
+        after = min(stored.sealed_version, stored.head.version)
+        while True:
+            rests = list(_rests(self._engine, key, stored, after))
+            if not after or (rests and rests[0].first <= offset):
+                break
+            after = max(0, after - 4 * max(64, stored.head.version - after))
+        stand = _Stand(incarnation, after)
+        for rest in rests:
+            if rest.last < offset:
+                stand.version = rest.ops[-1][0]
+                continue
+            stand.rests.append(rest)
+        first = stand.rests[0] if stand.rests else None
+        if first is not None:
+            stand.version = first.ops[0][0] - 1
+            if first.first < offset:
+                self._skip(key, stand, first.first, offset)
+        return stand
+
+    def _skip(self, key: bytes, stand: _Stand, first: int, offset: int) -> None:
+        """Match the records of a session that lie before an offset."""
+        letters = SessionName.from_key(key).session.encode()
+        for start, records in log_rows(self._engine, first - 1):
+            for at, raw in enumerate(records, start=start):
+                if at >= offset:
+                    return
+                if at < first or not (letters in raw or b"\\" in raw):
+                    continue
+                draft = _draft_of(raw, at)
+                if draft is not None and draft.key == key:
+                    _matched(stand, at, draft)
+
+
+def _rests(
+    engine: Engine, key: bytes, stored: StoredHead, after_version: int
+) -> Iterator[_Rest]:
+    identity = engine.log.identity
+    for chunk in chunks(engine.store, key, stored, after_version):
+        if chunk.header.kind not in (layout.FRAME, layout.SEGMENT):
+            continue
+        mine = [each for each in chunk.positions if each.log == identity]
+        first = min((each.first[0] for each in mine), default=0)
+        last = max((each.last[0] for each in mine), default=0)
+        begin = max(0, after_version - chunk.header.from_version)
+        ops = deque(
+            (version, Op.decode(record))
+            for version, record in enumerate(
+                chunk.records[begin:], start=chunk.header.from_version + begin + 1
+            )
+        )
+        if ops:
+            yield _Rest(first, last, ops)
+
+
+def _matched(stand: _Stand, offset: int, draft: Draft) -> list[tuple[int, int, Op]]:
+    """Take the operations that a record explains out of what is left."""
+    found: list[tuple[int, int, Op]] = []
+    while stand.rests:
+        rest = stand.rests[0]
+        if offset < rest.first:
+            break
+        if offset <= rest.last:
+            version, op = rest.ops[0] if rest.ops else (0, None)
+            if op is not None and _explains(draft, version, op):
+                rest.ops.popleft()
+                found.append((offset, version, op))
+            if offset < rest.last:
+                break
+        # Past its last record: what is left has no record any more. Resuming
+        # may bring such operations twice, but never loses one.
+        found += ((offset - 1, version, op) for version, op in rest.ops)
+        stand.rests.popleft()
+        if offset == rest.last:
+            break
+    if found:
+        stand.version = found[-1][1]
+    return found
+
+
+def _explains(draft: Draft, version: int, op: Op) -> bool:
+    return (
+        draft.turn_id == op.turn_id
+        and draft.content_hash == op.content_hash
+        and (draft.stamp is None or draft.stamp.dot == op.dot)
+        and (draft.if_version is None or draft.if_version == version - 1)
+    )
+
+
+def _draft_of(raw: bytes, offset: int) -> Draft | None:
+    """Return what a record says, None where it was refused or taken out."""
+    if not raw:
+        return None
+    try:
+        if raw[:1] == FIRST_BYTE:
+            return arrival_of_recorded(raw, Position(b"", 0, offset)).draft
+        return draft_from_json(raw)
+    except TurnstateError:
+        return None
