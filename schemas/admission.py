@@ -130,12 +130,40 @@ def _named_turns_are_turns(draft: Draft, fold: Fold) -> Ruling | None:
     return None
 
 
+def _constraints(draft: Draft, fold: Fold) -> Ruling | None:
+    """Refuse an action whose edge asks for other slots than the branch has.
+
+    Checked here, where the owner decides once, and not in the fold: slots can
+    be redacted later, phases cannot (docs/decisions/0003).
+    """
+    action = draft.body.action
+    state = fold.branch_state(draft.branch or MAIN) if action is not None else None
+    phase = state.phase if state else fold.graph.start
+    if action is None or fold.graph.transition(phase, action) is None:
+        return None
+    names = {**(state.slots if state else {}), **(draft.body.slot_set or {})}
+    for name in draft.body.slot_delete or ():
+        names.pop(name, None)
+    if fold.graph.transition(phase, action, names) is not None:
+        return None
+    return Ruling(
+        Verdict.REFUSED,
+        error=ConflictError(
+            f"action {action!r} in phase {phase!r} asks for other slots",
+            field="action",
+            hint="the dialogue graph says which must be set, and which not",
+            code="phase_constraint",
+        ),
+    )
+
+
 UNSTAMPED_RULES: Final[tuple[Callable[[Draft, Fold], Ruling | None], ...]] = (
     _known_id,
     _expected_version,
     _branch_limit,
     _fork_is_new,
     _named_turns_are_turns,
+    _constraints,
 )
 """In the order of design §3; the log position is checked before all of them."""
 
@@ -144,13 +172,41 @@ def admit_unstamped(draft: Draft, fold: Fold) -> Ruling | None:
     """Return what keeps an unstamped operation out, None if it may be stamped."""
     if (
         draft.body.op is None
+        and draft.body.action is None
         and draft.if_version is None
         and draft.parents is UNSET
         and (draft.branch or MAIN) in fold.branches
         and (draft.turn_id is None or fold.entry(draft.turn_id) is None)
     ):
         return None  # The usual turn: no rule has anything to say about it.
-    for rule in UNSTAMPED_RULES:
+    for rule in def _constraints(draft: Draft, fold: Fold) -> Ruling | None:
+    """Refuse an action whose edge asks for other slots than the branch has.
+
+    Checked here, where the owner decides once, and not in the fold: slots can
+    be redacted later, phases cannot (docs/decisions/0003).
+    """
+    action = draft.body.action
+    state = fold.branch_state(draft.branch or MAIN) if action is not None else None
+    phase = state.phase if state else fold.graph.start
+    if action is None or fold.graph.transition(phase, action) is None:
+        return None
+    names = {**(state.slots if state else {}), **(draft.body.slot_set or {})}
+    for name in draft.body.slot_delete or ():
+        names.pop(name, None)
+    if fold.graph.transition(phase, action, names) is not None:
+        return None
+    return Ruling(
+        Verdict.REFUSED,
+        error=ConflictError(
+            f"action {action!r} in phase {phase!r} asks for other slots",
+            field="action",
+            hint="the dialogue graph says which must be set, and which not",
+            code="phase_constraint",
+        ),
+    )
+
+
+UNSTAMPED_RULES:
         ruling = rule(draft, fold)
         if ruling is not None:
             return ruling

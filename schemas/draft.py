@@ -167,7 +167,7 @@ def turn_from_op(name: SessionName, op: Op) -> Turn:
         for replica, high in sorted(op.seen.items())
     }
     parent: str | list[str] | UnsetType | None = UNSET
-    if op.kind in NODE_KINDS:
+    if op.kind in NODE_KINDS or op.parents:
         names = [
             each if isinstance(each, str) else each.address() for each in op.parents
         ]

@@ -7,7 +7,9 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnstate.schemas.clocks import Dot, DotSet
+from turnstate.schemas.clocks import Dot, DotSet, dot_from_address
+from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.ids import ADDRESS_SIGN
 
 MAIN: Final = "main"
 """The branch that is meant where none is named."""
@@ -301,6 +303,31 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.kind} {self.dot.address()} {self.turn_id!r} on {self.branch})"
+
+
+def target_of(op: Op) -> Reference:
+    """Return what an edit or redaction is about.
+
+    The owner that stamps one writes the dot of a turn that it knows as its
+    parent, so that a later claim to the same id changes nothing; else the
+    target is what was given: an address or an id that is to come.
+    """
+    return op.parents[0] if op.parents else reference_of(op.body.target or "")
+
+
+def reference_of(name: str) -> Reference:
+    """Return the dot that an address names; any other text is an id.
+
+    Example:
+        >>> reference_of("@log:3"), reference_of("t-3")
+        (Dot(replica='log', counter=3), 't-3')
+    """
+    if name.startswith(ADDRESS_SIGN):
+        try:
+            return dot_from_address(name, "reference")
+        except InvalidInputError:
+            return name  # No id starts so: it names nothing.
+    return name
 
 
 def seen_dots(seen: Mapping[str, Any]) -> DotSet:

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import IdEntry, target_reference
+from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.dialogue.head import Head, NodeState
 from turnstate.schemas.dialogue.state import winning_edit
 from turnstate.schemas.errors import NotFoundError
 from turnstate.schemas.ids import ADDRESS_SIGN
-from turnstate.schemas.operation import MAIN, Op
+from turnstate.schemas.operation import MAIN, Op, target_of
 from turnstate.storage.session_reader import operations
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.warm.rocksdb import WarmStore
@@ -190,7 +190,7 @@ class SessionView:
         return winning_edit(mine) if mine else None
 
     def _names(self, edit: Op, op: Op) -> bool:
-        reference = target_reference(edit.body.target or "")
+        reference = target_of(edit)
         if not isinstance(reference, Dot):
             return reference == op.turn_id and self._answers(op)
         if reference == op.dot:

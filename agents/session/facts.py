@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from turnstate.agents.ports import Store
 from turnstate.agents.session.step import Arrival, Facts, Moment, Need
 from turnstate.schemas.clocks import Dot, DotSet
-from turnstate.schemas.dialogue.fold import Fold, RefoldNeeded, target_reference
+from turnstate.schemas.dialogue.fold import Fold, RefoldNeeded
 from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.dialogue.phases import DialogueGraph
-from turnstate.schemas.operation import Op
+from turnstate.schemas.operation import Op, reference_of, target_of
 from turnstate.storage.session_reader import operations, state_of_turn
 from turnstate.storage.stored_head import StoredHead
 
@@ -23,7 +23,7 @@ def lookups_of(arrivals: Sequence[Arrival]) -> Iterator[str]:
             if isinstance(parent, str):
                 yield parent
         if draft.body.target is not None:
-            target = target_reference(draft.body.target)
+            target = reference_of(draft.body.target)
             if isinstance(target, str):
                 yield target
 
@@ -34,7 +34,7 @@ def parked_references(head: Head) -> Iterator[str]:
         op = Op.decode(record)
         yield from (parent for parent in op.parents if isinstance(parent, str))
         if op.body.target is not None:
-            target = target_reference(op.body.target)
+            target = target_of(op)
             if isinstance(target, str):
                 yield target
 

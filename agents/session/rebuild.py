@@ -8,18 +8,27 @@ from msgspec import Struct
 
 from turnstate.agents.ports import Clock, Record, Store
 from turnstate.agents.session.agent import Folded, SessionAgent
-from turnstate.agents.session.recorded import FIRST_BYTE, arrival_of_recorded
+from turnstate.agents.session.recorded import (
+    FIRST_BYTE,
+    arrival_of_recorded,
+    recorded_bytes,
+)
+from turnstate.schemas.admission import Verdict
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import CorruptDataError, TurnstateError
 from turnstate.schemas.ids import SessionName
+from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
 from turnstate.schemas.wire.json import draft_from_json
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.repair import OneSession, check_same
-from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.stored_head import StoredHead, encode_stored_head
 
 GROUP: Final = 64
 """Records folded at a time: a frame of a rebuilt session holds so many."""
+
+_REWRITE: Final = b"rewrite"
+"""The log that the frames of a rewritten session name."""
 
 _NOWHERE: Final = Position(b"", 0, 0)
 
@@ -131,6 +140,93 @@ def _groups(
 
 def _up_to(position: Position, cut: Position | None) -> bool:
     return position.is_redelivery_after(cut)
+
+
+def refold(
+    name: SessionName,
+    stored: StoredHead,
+    ops: Sequence[Op],
+    *,
+    graph: DialogueGraph,
+    log_name: str,
+    clock: Clock,
+) -> OneSession:
+    """Return a session made of other records for the same operations.
+
+    They are folded in version order from an empty head; the digest has to be
+    the one that was, and all that stands beside the state stays.
+
+    Args:
+        name: The session.
+        stored: Its head.
+        ops: All its operations, stubs among them, in version order.
+        graph: The dialogue graph.
+        log_name: The name under which the log stamps.
+        clock: For the times in the new frames.
+
+    Raises:
+        CorruptDataError: they fold to another digest.
+    """
+    records = (
+        Record(recorded_bytes(name, op.record), Position(_REWRITE, 0, version))
+        for version, op in enumerate(ops, start=1)
+    )
+    session = rebuild(
+        name.key(), records, graph=graph, log_name=log_name, clock=clock
+    )
+    check_same(session.stored, stored)
+    made = session.changes[-1]
+    after = msgspec.structs.replace(
+        made.after,
+        position=stored.position,
+        arrived_ms=stored.arrived_ms,
+        owner=stored.owner,
+        erased=stored.erased,
+    )
+    session.stored = after
+    session.changes[-1] = made._replace(after=after, row=encode_stored_head(after))
+    return session
+
+
+def traced(
+    key: bytes,
+    records: Iterable[Record],
+    *,
+    graph: DialogueGraph,
+    log_name: str,
+    clock: Clock,
+) -> dict[int, Op]:
+    """Return which record of a log became which operation of a session.
+
+    Args:
+        key: The session key.
+        records: Every record of the log that is about this session.
+        graph: The dialogue graph.
+        log_name: The name under which the log stamps.
+        clock: Not used for what is decided.
+
+    Returns:
+        offset → operation, of the life that the session is in.
+    """
+    session = OneSession(key)
+    agent = refolder(session, graph, log_name, clock)
+    found: dict[int, Op] = {}
+    for group in _groups(records, None):
+        folded = agent.fold(group)
+        if not folded.changes:
+            continue
+        session.commit(folded.changes)
+        if folded.changes[0].erased:
+            found.clear()
+        accepted = [
+            record.position.offset
+            for record, answer in zip(group, folded.answers, strict=True)
+            if answer.verdict is Verdict.ACCEPTED
+        ]
+        ops = folded.ops[0]
+        # What an erase in this group ended was accepted before it.
+        found.update(zip(accepted[len(accepted) - len(ops) :], ops, strict=True))
+    return found
 
 
 def catch_up(agent: SessionAgent, records: Iterable[Record]) -> Iterator[Folded]:

@@ -18,13 +18,12 @@ from turnstate.schemas.dialogue.fold import (
     IdEntry,
     RefoldNeeded,
     StateNeeded,
-    target_reference,
 )
 from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head, NodeState
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
-from turnstate.schemas.operation import MAIN, Op, Reference
+from turnstate.schemas.operation import MAIN, Op, Reference, reference_of
 from turnstate.schemas.position import Position
 
 
@@ -273,13 +272,16 @@ class _Step:
     def _parents(self, draft: Draft) -> tuple[Reference, ...]:
         """Return what an unstamped operation follows (design §3, §4)."""
         fold, body = self.fold, draft.body
-        if body.op in ("edit", "redact", "end"):
+        if body.op in ("edit", "redact"):
+            target = self._as_dot(reference_of(body.target or ""))
+            return (target,) if isinstance(target, Dot) else ()
+        if body.op == "end":
             return ()
         if draft.parents is not UNSET:
             return tuple(map(self._as_dot, draft.parents))  # type: ignore[arg-type]
         branch = draft.branch or MAIN
         if body.op == "fork" and body.target is not None:
-            return (self._as_dot(target_reference(body.target)),)
+            return (self._as_dot(reference_of(body.target)),)
         if body.op in ("rollback", "fork") and isinstance(body.to, dict):
             source = MAIN if body.op == "fork" else branch
             clock = {r: n for r, n in body.to.items() if isinstance(n, int)}

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from turnstate.schemas.clocks import Dot, DotSet, dot_from_address
+from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import counter
 from turnstate.schemas.dialogue.turn_graph import advanced, state_after, without_dots
 from turnstate.schemas.dialogue.head import (
@@ -17,7 +17,6 @@ from turnstate.schemas.dialogue.head import (
 )
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import ConflictError
-from turnstate.schemas.ids import ADDRESS_SIGN
 from turnstate.schemas.operation import (
     Body,
     Op,
@@ -25,6 +24,7 @@ from turnstate.schemas.operation import (
     SeenVector,
     encode_body,
     seen_vector,
+    target_of,
 )
 from turnstate.schemas.wire.calls import calls_without_arguments
 
@@ -181,6 +181,11 @@ class Fold:
         found = self.branches.get(branch)
         return found.heads if found else ()
 
+    def branch_state(self, branch: str) -> NodeState | None:
+        """Return the join of a branch's heads, None where it has no turn."""
+        heads = self.branch_heads(branch)
+        return joined([self.states[dot] for dot in heads]) if heads else None
+
     def is_attached(self, dot: Dot) -> bool:
         """Say whether the dot is a node on some branch."""
         return dot in self.clock and dot not in self.parked and dot not in self.asides
@@ -318,7 +323,7 @@ class Fold:
             else:
                 self._attach(op, parents, version)
         elif op.body.target is not None:
-            target = self._target(op.body.target)
+            target = self._target(op)
             if target is None:
                 self._park(_without_text(op), version)
             elif op.body.op == "redact":
@@ -366,9 +371,9 @@ class Fold:
                 referenced=True,
             )
 
-    def _target(self, target: str) -> Dot | None:
+    def _target(self, op: Op) -> Dot | None:
         """Return the turn that an edit or a redaction names, if it has come."""
-        reference = target_reference(target)
+        reference = target_of(op)
         dot = self._dot_of(reference)
         if (
             dot is None
@@ -454,17 +459,10 @@ class Fold:
                         come.append(op.turn_id)
 
 
-def target_reference(target: str) -> Reference:
-    """Return what a target names: a dot for `@replica:counter`, else an id."""
-    if target.startswith(ADDRESS_SIGN):
-        return dot_from_address(target, "target")
-    return target
-
-
 def _references(op: Op) -> Iterable[Reference]:
     if op.body.op in NODE_KINDS:
         return op.parents
-    return () if op.body.target is None else (target_reference(op.body.target),)
+    return () if op.body.target is None else (target_of(op),)
 
 
 def _without_text(op: Op) -> Op:

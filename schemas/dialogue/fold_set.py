@@ -13,7 +13,7 @@ from turnstate.schemas.dialogue.folded import Call, Entry, Folded, FoldedBranch,
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import ADDRESS_SIGN
 from turnstate.schemas.limits import RECENT_TURNS
-from turnstate.schemas.operation import Body, Op, Reference, name_hash
+from turnstate.schemas.operation import Body, Op, Reference, name_hash, target_of
 
 NODE_KINDS: Final = ("turn", "rollback", "fork")
 """What stands in the DAG; edit, redact and end speak about it."""
@@ -56,7 +56,7 @@ def fold_set(ops: Iterable[Op], graph: Graph) -> Folded:
     ends = [op for op in held.values() if op.kind == "end"]
     about: dict[Dot, object] = {}  # edit or redact → the group that it is about
     for op in held.values():
-        target = find(op.body.target) if op.body.target is not None else None
+        target = find(target_of(op)) if op.body.target is not None else None
         if op.kind in ("edit", "redact") and target and target.kind == "turn":
             about[op.dot] = group_of(target)
     redacts = [group for dot, group in about.items() if held[dot].kind == "redact"]

@@ -12,11 +12,10 @@ from turnstate.schemas.dialogue.fold import (
     IdEntry,
     RefoldNeeded,
     dot_reused,
-    target_reference,
 )
 from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head, NodeState, digest
 from turnstate.schemas.dialogue.phases import DialogueGraph, default_graph
-from turnstate.schemas.operation import Op, Reference
+from turnstate.schemas.operation import Op, Reference, target_of
 
 Folded = dict[str, Any]
 """The state in the shape in which `fold_set` gives it."""
@@ -166,7 +165,7 @@ class DialogueState:
         by_group: dict[object, list[Op]] = {}
         for op in self.ops.values():
             if op.kind == "edit" and op.body.target is not None:
-                dot = self._dot_of(target_reference(op.body.target))
+                dot = self._dot_of(target_of(op))
                 target = self.ops.get(dot) if dot else None
                 has_text = op.body.content is not UNSET or op.body.parts is not None
                 if target is not None and target.kind == "turn" and has_text:

@@ -100,7 +100,7 @@ def state_after(
             [*(body.tag_remove or ()), *((body.tag_add or ()) if redacted else ())],
         )
     if body.action is not None:
-        after = graph.transition(phase, body.action, slots)
+        after = graph.transition(phase, body.action)
         if after is None:
             phase_error = (body.action, op.address(), phase)
         else:

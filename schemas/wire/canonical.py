@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.limits import JSON_DEPTH_MAX
-from turnstate.schemas.wire.scan import scan
+from turnstate.schemas.wire.scan import explain, is_too_deep
 
 CACHED_BYTES_MAX: Final = 512
 """Longer values are seldom met twice."""
@@ -63,7 +63,7 @@ def canonical_json(raw: bytes, *, field: str, depth: int) -> bytes:
         return _canonical(raw, depth)
     except _NotCanonicalError:
         pass
-    scan(raw, field=field, depth=depth)
+    explain(raw, field=field, depth=depth)
     return _canonical_deep(raw, field)
 
 
@@ -137,7 +137,7 @@ def _canonical(raw: bytes, depth: int) -> bytes:
         if _WIDE_STRING.fullmatch(raw):
             raw.decode()
             return raw
-        if depth + raw.count(b"{") + raw.count(b"[") > JSON_DEPTH_MAX:
+        if is_too_deep(raw, depth):
             raise _NotCanonicalError
         return _encoder.encode(_load(raw.decode()))
     except ValueError as error:  # not UTF-8, not JSON, half of a pair

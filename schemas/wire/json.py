@@ -10,10 +10,10 @@ from msgspec import Raw
 
 from turnstate.schemas.draft import Draft, draft_from_turn
 from turnstate.schemas.errors import InvalidInputError
-from turnstate.schemas.limits import DEAD_LETTER_BYTES_MAX, JSON_DEPTH_MAX
+from turnstate.schemas.limits import DEAD_LETTER_BYTES_MAX
 from turnstate.schemas.turn import WIRE_FIELDS, Slots, Stamp, Tags, Turn
 from turnstate.schemas.wire.canonical import canonical_json
-from turnstate.schemas.wire.scan import scan
+from turnstate.schemas.wire.scan import explain, is_too_deep, too_large
 
 RAW_BYTES_MAX: Final = DEAD_LETTER_BYTES_MAX
 """A longer input is refused unread; its record could only be too large."""
@@ -48,21 +48,12 @@ def turn_from_json(raw: bytes) -> Turn:
         {'mood': b'1'}
     """
     if len(raw) > RAW_BYTES_MAX:
-        raise InvalidInputError(
-            f"the record has {len(raw)} bytes",
-            field="record",
-            hint="send larger parts by reference",
-            code="too_large",
-        )
+        raise too_large(len(raw))
     try:
         turn = _decoder.decode(raw)
     except (ValueError, RecursionError):
         return _turn_looked_at(raw, None)
-    if (
-        turn.extra is None
-        and _encoder.encode(turn) == raw
-        and raw.count(b"{") + raw.count(b"[") <= JSON_DEPTH_MAX
-    ):
+    if turn.extra is None and _encoder.encode(turn) == raw and not is_too_deep(raw):
         return turn
     return _turn_looked_at(raw, turn)
 
@@ -117,12 +108,12 @@ def _turn_looked_at(raw: bytes, turn: Turn | None) -> Turn:
     if raw.startswith(_BYTE_ORDER_MARK):
         raw = raw[len(_BYTE_ORDER_MARK) :]
         turn = None
-    if raw.count(b"{") + raw.count(b"[") > JSON_DEPTH_MAX:
-        scan(raw)
+    if is_too_deep(raw):
+        explain(raw)
     try:
         value: Any = _load(raw.decode())
-    except ValueError:
-        scan(raw)
+    except (ValueError, RecursionError):
+        explain(raw)
         raise InvalidInputError(
             "the record is no JSON", hint="send one JSON object", code="not_json"
         ) from None
@@ -160,7 +151,7 @@ def _decoded(raw: bytes, *, without_extra: bool) -> Turn:
             raw = _encoder.encode(fields)
         return _decoder.decode(raw)
     except (ValueError, RecursionError) as error:
-        scan(raw)
+        explain(raw)
         raise _explained(error) from error
 
 

@@ -67,6 +67,8 @@ def check_operation(turn: Turn, *, stamped: bool) -> None:
             f"send one of {', '.join(OPERATIONS)}",
             "unknown_op",
         )
+    if stamped and op in ("edit", "redact"):
+        may_carry |= {"parent"}  # The turn that its target is known to be.
     for field in _EFFECTS:
         value = getattr(turn, field)
         if value is not None and value is not UNSET and field not in may_carry:

@@ -4,11 +4,17 @@ import re
 from typing import Final, NoReturn
 
 from turnstate.schemas.errors import InvalidInputError
-from turnstate.schemas.limits import JSON_DEPTH_MAX
+from turnstate.schemas.limits import JSON_DEPTH_MAX, RECORD_BYTES_MAX
+
+SCANNED_BYTES_MAX: Final = 6 * RECORD_BYTES_MAX
+"""Without its white space a record shrinks to a sixth at most: by its escapes."""
 
 PATH_LETTERS_MAX: Final = 200
 """Letters of a path that an error shows; keys can be as long as the input."""
 
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_AS_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _SPACE: Final = re.compile(rb"[ \t\n\r]*")
 _PLAIN: Final = re.compile(rb'[^"\\\x00-\x1f]*')
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -57,6 +63,60 @@ def scan(raw: bytes, *, field: str = "", depth: int = 0) -> None:
         turnstate.schemas.errors.InvalidInputError: a[1].b is beyond a double (...
     """
     _Scan(raw, field, depth).run()
+
+
+def explain(raw: bytes, *, field: str = "", depth: int = 0) -> None:
+    """Scan for the reason, unless the record is too large whatever it is.
+
+    The scan takes up to a second a megabyte; what cannot become a record that
+    is kept is not worth that.
+
+    Raises:
+        InvalidInputError: as `scan`, or with the code `too_large`.
+    """
+    if (
+        len(raw) > SCANNED_BYTES_MAX
+        and len(raw.translate(None, b" \t\r\n")) > SCANNED_BYTES_MAX
+    ):
+        raise too_large(len(raw))
+    scan(raw, field=field, depth=depth)
+
+
+def too_large(size: int) -> InvalidInputError:
+    """Return how a record of so many bytes is refused."""
+    return InvalidInputError(
+        f"the record has {size} bytes",
+        field="record",
+        hint="send larger parts by reference",
+        code="too_large",
+    )
+
+
+def is_too_deep(raw: bytes, depth: int = 0) -> bool:
+    """Say whether JSON is nested beyond the limit, much faster than the scan.
+
+    Counting brackets settles it for nearly every value. Where there are many,
+    strings are taken out and pairs that hold nothing are removed, one level a
+    round, so that even a megabyte of brackets takes milliseconds.
+
+    Args:
+        raw: JSON; of anything else the answer may be wrong.
+        depth: Levels that stand around it.
+
+    Example:
+        >>> is_too_deep(b"[[]," * 64 + b"[]" + b"]" * 64)
+        True
+        >>> is_too_deep(b"[" + b"{}," * 64 + b"{}]")
+        False
+    """
+    if depth + raw.count(b"{") + raw.count(b"[") <= JSON_DEPTH_MAX:
+        return False
+    left = _STRING.sub(b"", raw).translate(_AS_SQUARE, _NO_BRACKETS)
+    for _ in range(JSON_DEPTH_MAX - depth):
+        if not left:
+            return False
+        left = left.replace(b"[]", b"")
+    return bool(left)
 
 
 class _Scan:

@@ -7,7 +7,9 @@ from typing import Any, Final
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
+    CompactOptions,
     DBCompressionType,
     Options,
     Rdict,
@@ -276,6 +278,32 @@ class WarmStore:
         else:
             end = tables.after_prefix(prefix)
             _guarded(self._tables[table].compact_range, prefix, end)
+
+    def rewrite(self, table: str, first: bytes, last: bytes) -> None:
+        """Rewrite every file that may hold rows from `first` to `last`.
+
+        Whatever was deleted or replaced there is in no live file afterwards,
+        not even where it had sunk to the bottom level already.
+        """
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        _guarded(
+            self._tables[table].compact_range,
+            first,
+            tables.after_prefix(last),
+            options,
+        )
+
+    def leftovers(self) -> list[str]:
+        """Return files with rows that RocksDB has replaced and not removed yet.
+
+        Table files that are no longer live, as while a reader holds them, and
+        write-ahead logs but for the newest.
+        """
+        live = {Path(entry["name"]).name for entry in self._db.live_files()}
+        tables_there = {path.name for path in self.path.glob("*.sst")}
+        logs = sorted(path.name for path in self.path.glob("*.log"))
+        return sorted(tables_there - live) + logs[:-1]
 
     def table_bytes(self, names: Sequence[str]) -> int:
         """Return the bytes of the live files of some tables."""

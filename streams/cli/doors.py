@@ -11,23 +11,7 @@ from typing import Any
 import structlog
 
 from turnstate.schemas.errors import InvalidInputError, UnavailableError
-try:
-    from turnstate.streams.embedded.access import open_store
-except ImportError:
-    from turnstate.streams.embedded.store import EmbeddedStore
-    import importlib
-    class _Shim(EmbeddedStore):
-        def __getattr__(self, name):
-            for m in ("upkeep", "exchange", "context", "feed"):
-                try:
-                    mod = importlib.import_module("turnstate.streams.embedded."+m)
-                except ImportError:
-                    continue
-                if hasattr(mod, name):
-                    f = getattr(mod, name)
-                    return lambda *a, **k: f(self, *a, **k)
-            raise AttributeError(name)
-    open_store = _Shim
+from turnstate.streams.embedded.access import open_store
 from turnstate.streams.settings import Settings
 
 
@@ -56,27 +40,34 @@ def settings_of(data: str | None, profile: str | None) -> Settings:
 
 
 @contextmanager
-def opened_store(
-    data: str | None, profile: str | None
-) -> Generator[Any]:
+def opened_store(data: str | None, profile: str | None) -> Generator[Any]:
     """Give the store of a folder, through its owner where another process has it.
 
     Raises:
         UnavailableError: its owner does not answer.
     """
-    settings = settings_of(data, profile)
+    with store_of(settings_of(data, profile)) as store:
+        yield store
+
+
+@contextmanager
+def store_of(settings: Settings) -> Generator[Any]:
+    """Give the store that settings name, as `opened_store` does.
+
+    Raises:
+        UnavailableError: its owner does not answer, or the folder is no good.
+    """
     log_to_stderr()
     try:
-        with open_store(settings) as store:
-            yield store
+        settings.data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if isinstance(error, BrokenPipeError) or not error.filename:
-            raise
         raise UnavailableError(
-            f"{error.filename}: {error.strerror}",
+            f"the folder {settings.data} cannot be used: {error.strerror}",
             field="data",
-            hint="check the folder and its permissions",
+            hint="name a folder that may be written",
         ) from error
+    with open_store(settings) as store:
+        yield store
 
 
 def log_to_stderr() -> None:

@@ -6,11 +6,10 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET, Raw
 
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import target_reference
 from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
-from turnstate.schemas.operation import Op
+from turnstate.schemas.operation import Op, target_of
 from turnstate.storage.session_view import ShownTurn
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.documents import Document, turn_document
@@ -154,7 +153,7 @@ def _operation(
 def _target_is_redacted(store: WarmStore, key: bytes, op: Op, head: Head) -> bool:
     if not head.redacted:
         return False
-    reference = target_reference(op.body.target or "")
+    reference = target_of(op)
     if isinstance(reference, Dot):
         return reference in head.redacted
     entry = store.ids([(key, head.incarnation, reference)])[0]

@@ -79,6 +79,20 @@ class EmbeddedLog:
         if before is not None:
             yield before
 
+    def chunks(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield (offset of the first, records) of each chunk.
+
+        Raises:
+            CorruptDataError: a chunk is damaged; the message names its offset.
+        """
+        for key, row in self._store.rows(LOG):
+            first = int.from_bytes(key, "big")
+            yield first, unpack_chunk(row, first)
+
+    def stage_rewrite(self, batch: Batch, first: int, records: Sequence[bytes]) -> None:
+        """Put other records in the place of a chunk's; the offsets stay."""
+        batch.put(LOG, first.to_bytes(_OFFSET_BYTES, "big"), pack_chunk(records))
+
     def check_end(self) -> int:
         """Return where the last chunk begins, once it is known to be the last.
 

@@ -6,24 +6,28 @@ from typing import Final, NamedTuple
 
 from turnstate.agents.session.recorded import FIRST_BYTE, arrival_of_recorded
 from turnstate.schemas.draft import Draft
-from turnstate.schemas.errors import InvalidInputError, TurnstateError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    TurnstateError,
+)
 from turnstate.schemas.ids import SessionName
+from turnstate.schemas.limits import SEGMENT_TURNS
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
 from turnstate.schemas.wire.json import draft_from_json
-from turnstate.storage.frames import header as layout
 from turnstate.storage.session_reader import chunks
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.warm.tables import LOG
 from turnstate.streams.embedded.engine import Engine
 from turnstate.streams.embedded.events import Place
 from turnstate.streams.embedded.log import unpack_chunk
+from turnstate.streams.embedded.steady import steadily
 
 SESSIONS_HELD_MAX: Final = 16_384
 """Of so many sessions a walk remembers where it stands; others it looks up."""
 
 _OFFSET_BYTES: Final = 8
-_LAST_VERSION: Final = (1 << 40) - 1
 
 
 class Found(NamedTuple):
@@ -126,10 +130,23 @@ class LogWalk:
         if draft is None:
             return []
         key = draft.key
-        stored = self._engine.head(key)
+        stand = steadily(
+            self._engine, key, lambda stored: self._stand(key, stored, offset)
+        )
+        if stand is None:
+            return []
+        return [
+            Found(at, key, Place(stand.incarnation, version), op)
+            for at, version, op in _matched(stand, offset, draft)
+        ]
+
+    def _stand(
+        self, key: bytes, stored: StoredHead | None, offset: int
+    ) -> _Stand | None:
+        """Return where a session stands, with its next operations read."""
         if stored is None or stored.is_tombstone:
             self._stands.pop(key, None)
-            return []
+            return None
         stand = self._stands.get(key)
         if stand is None or stand.incarnation != stored.head.incarnation:
             stand = self._found_stand(key, stored, offset)
@@ -137,42 +154,28 @@ class LogWalk:
             if len(self._stands) > SESSIONS_HELD_MAX:
                 self._stands.popitem(last=False)
         self._stands.move_to_end(key)
-        if not stand.rests:
-            self._read_on(key, stored, stand)
-        return [
-            Found(at, key, Place(stand.incarnation, version), op)
-            for at, version, op in _matched(stand, offset, draft)
-        ]
-
-    def _read_on(self, key: bytes, stored: StoredHead, stand: _Stand) -> None:
-        """Read the frames or the one segment after where a walk stands."""
-        if stored.head.version <= stand.version:
-            return
-        for rest in _rests(self._engine, key, stored, stand.version):
-            stand.rests.append(rest)
-            if stand.version < stored.sealed_version:
-                break
+        if not stand.rests and stand.version < stored.head.version:
+            stand.rests.append(
+                next(_rests(self._engine, key, stored, stand.version, whole=False))
+            )
+        return stand
 
     def _found_stand(self, key: bytes, stored: StoredHead, offset: int) -> _Stand:
-        """Find where a session stood before an offset."""
-        incarnation = stored.head.incarnation
-        after = min(stored.sealed_version, stored.head.version)
-        while True:
-            rests = list(_rests(self._engine, key, stored, after))
-            if not after or (rests and rests[0].first <= offset):
+        """Find where a session stood before an offset: first in its frames."""
+        stand = _Stand(stored.head.incarnation, stored.head.version)
+        after, back = stored.sealed_version, 4 * SEGMENT_TURNS
+        while after:
+            first = next(_rests(self._engine, key, stored, after, whole=True), None)
+            if first is not None and first.first <= offset:
                 break
-            after = max(0, after - 4 * max(64, stored.head.version - after))
-        stand = _Stand(incarnation, after)
-        for rest in rests:
-            if rest.last < offset:
-                stand.version = rest.ops[-1][0]
-                continue
-            stand.rests.append(rest)
-        first = stand.rests[0] if stand.rests else None
-        if first is not None:
-            stand.version = first.ops[0][0] - 1
-            if first.first < offset:
-                self._skip(key, stand, first.first, offset)
+            after, back = max(0, after - back), back * 4
+        for rest in _rests(self._engine, key, stored, after, whole=True):
+            if rest.last >= offset:
+                stand.rests.append(rest)
+                stand.version = rest.ops[0][0] - 1
+                if rest.first < offset:
+                    self._skip(key, stand, rest.first, offset)
+                break
         return stand
 
     def _skip(self, key: bytes, stand: _Stand, first: int, offset: int) -> None:
@@ -190,24 +193,44 @@ class LogWalk:
 
 
 def _rests(
-    engine: Engine, key: bytes, stored: StoredHead, after_version: int
+    engine: Engine,
+    key: bytes,
+    stored: StoredHead,
+    after_version: int,
+    *,
+    whole: bool,
 ) -> Iterator[_Rest]:
+    """Yield what leads above a version; `whole` = the first from its beginning.
+
+    Raises:
+        CorruptDataError: something between is missing.
+    """
     identity = engine.log.identity
+    have = after_version
     for chunk in chunks(engine.store, key, stored, after_version):
-        if chunk.header.kind not in (layout.FRAME, layout.SEGMENT):
-            continue
-        mine = [each for each in chunk.positions if each.log == identity]
-        first = min((each.first[0] for each in mine), default=0)
-        last = max((each.last[0] for each in mine), default=0)
-        begin = max(0, after_version - chunk.header.from_version)
+        start = chunk.header.from_version
+        if start > have:
+            break
+        skipped = 0 if whole and have == after_version else have - start
         ops = deque(
             (version, Op.decode(record))
             for version, record in enumerate(
-                chunk.records[begin:], start=chunk.header.from_version + begin + 1
+                chunk.records[skipped:], start=start + skipped + 1
             )
         )
         if ops:
-            yield _Rest(first, last, ops)
+            have = ops[-1][0]
+            mine = [each for each in chunk.positions if each.log == identity]
+            yield _Rest(
+                min((each.first[0] for each in mine), default=0),
+                max((each.last[0] for each in mine), default=0),
+                ops,
+            )
+    if have < stored.head.version:
+        raise CorruptDataError(
+            f"version {have + 1} of the session is missing",
+            field=f"version {have + 1}",
+        )
 
 
 def _matched(stand: _Stand, offset: int, draft: Draft) -> list[tuple[int, int, Op]]:

@@ -11,6 +11,7 @@ from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.verify import Fault, Verified, verify_session
 from turnstate.storage.warm.tables import DEAD, LOG, STATE_TABLES
 from turnstate.streams.documents import Document
+from turnstate.streams.embedded.erase import erase
 from turnstate.streams.embedded.repair import behind, repair
 from turnstate.streams.embedded.letters import (
     dead_letter,
@@ -273,6 +274,7 @@ __all__ = [
     "dead_letters",
     "discard",
     "disk_bytes",
+    "erase",
     "redrive",
     "repair",
     "seal",

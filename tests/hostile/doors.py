@@ -7,7 +7,7 @@ a reason, so that no cell of the table is empty by oversight.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +65,7 @@ class Sent:
     accepted: int = 0
     duplicates: int = 0
     dropped: int = 0
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list[Refusal])
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -252,7 +252,7 @@ class ImportDoor(StoreDoor):
         self._second = Settings(data=folder / "second", fsync="never")
 
     @contextmanager
-    def _imported(self) -> Iterator[EmbeddedStore]:
+    def _imported(self) -> Generator[EmbeddedStore]:
         """Record all operations as JSON lines; fold them in a second store."""
         lines: list[bytes] = []
         for key, stored in self.store.stored_heads():

@@ -1,6 +1,6 @@
 """Names of any letters are keys of their own; what is erased stays away."""
 
-from typing import Final
+from typing import Any, Final
 
 from hostile.cases import (
     accepted,
@@ -46,8 +46,9 @@ def no_two_names_are_one_key(door: OpenDoor) -> None:
 @case(22)
 def an_empty_name_is_refused(door: OpenDoor) -> None:
     """An empty tenant or session is no name."""
+    wrong: tuple[Any, ...] = ("", None, 7, [], {})
     for field in ("tenant", "session"):
-        for value in ("", None, 7, [], {}):
+        for value in wrong:
             refused(door, "invalid", field, line(**{field: value}))
 
 

@@ -70,8 +70,8 @@ def counts_that_are_none_are_refused(door: OpenDoor) -> None:
     """Usage is integers within 2^53; confidence a number; no booleans."""
     for value in (2**53, -(2**53), 2**64):
         refused(door, "invalid", "usage.n", line(usage={"n": value}))
-    for value in (1.5, True, "1", [1]):
-        refused(door, "invalid", "usage", line(usage={"n": value}))
+    for amount in (1.5, True, "1", [1]):
+        refused(door, "invalid", "usage", line(usage={"n": amount}))
     refused(door, "invalid", "confidence", line(confidence="high"))
     refused(door, "invalid", "if_version", line(if_version=-1))
 

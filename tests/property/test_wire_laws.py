@@ -12,12 +12,12 @@ from msgspec import UNSET
 
 from turnstate.schemas.draft import Draft, draft_from_turn, turn_from_op
 from turnstate.schemas.errors import InvalidInputError
-from turnstate.schemas.limits import COUNTER_MAX, USAGE_ABS_MAX
+from turnstate.schemas.limits import COUNTER_MAX, JSON_DEPTH_MAX, USAGE_ABS_MAX
 from turnstate.schemas.operation import Op, encode_body
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.canonical import canonical_json, canonical_json_of
 from turnstate.schemas.wire.json import draft_from_json, turn_from_json, turn_to_json
-from turnstate.schemas.wire.scan import scan
+from turnstate.schemas.wire.scan import is_too_deep, scan
 
 whole_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 ids = st.text(
@@ -338,6 +338,15 @@ def test_the_scan_and_the_canonical_form_agree(raw: bytes) -> None:
     assert (scanned is None) == (formed is None)
     if scanned and formed:
         assert (scanned.code, scanned.field) == (formed.code, formed.field)
+
+
+@given(values, st.integers(0, JSON_DEPTH_MAX))
+def test_the_quick_look_at_depth_and_the_scan_agree(value: Any, around: int) -> None:
+    raw = spelled([value, "[{"] + [[]] * 64, indent=1)
+
+    error = refusal(partial(scan, raw, depth=around))
+
+    assert is_too_deep(raw, around) == (error is not None and error.code == "too_deep")
 
 
 @given(st.binary(max_size=40))

@@ -284,7 +284,7 @@ def test_stamped_and_unstamped_copies_have_one_content_hash() -> None:
         {"op": "end", "to": "s2"},
         {"extra": {"mood": b'"x"', "extra": b"1"}, "parent": None},
     ],
-    ids=str,
+    ids="+".join,
 )
 def test_an_operation_comes_back_from_its_wire_form(fields: dict[str, Any]) -> None:
     name = SessionName("t", "s")

@@ -259,6 +259,15 @@ def test_an_input_of_sixteen_mebibytes_is_refused_unread() -> None:
     assert (error.code, error.field) == ("too_large", "record")
 
 
+def test_what_can_only_be_too_large_is_not_searched_for_faults() -> None:
+    error = refused(HEAD + b',"metadata":[' + b"1," * (4 << 20) + b"x]}")
+
+    assert (error.code, error.field) == ("too_large", "record")
+    doubled = HEAD + b',"metadata":{"a":"%s","a":1}}' % (b"x" * (7 << 20))
+    assert refused(doubled).code == "too_large"
+    assert refused(HEAD + b" " * (7 << 20) + b"x}").code == "not_json"
+
+
 def test_nothing_is_written_that_is_no_json() -> None:
     bare = Turn(tenant="t", session="s", role="user")
     for turn, code in (

@@ -6,7 +6,7 @@ import pytest
 
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.limits import JSON_DEPTH_MAX
-from turnstate.schemas.wire.scan import PATH_LETTERS_MAX, scan
+from turnstate.schemas.wire.scan import PATH_LETTERS_MAX, is_too_deep, scan
 
 
 def refused(raw: bytes, *, field: str = "", depth: int = 0) -> InvalidInputError:
@@ -129,3 +129,20 @@ def test_a_million_bytes_are_scanned_in_the_time_of_a_blink() -> None:
     scan(b'["' + b"x" * 1_000_000 + b'"]')
     scan(b"[" + b"9" * 1_000_000 + b"]")
     scan(b"[1." + b"9" * 100_000 + b"]")
+
+
+@pytest.mark.parametrize("levels", [1, 63, 64, 65, 127, 10_000])
+def test_the_quick_look_at_depth_agrees(levels: int) -> None:
+    for raw in (
+        b"[" * levels + b"]" * levels,
+        b'{"a":' * levels + b"1" + b"}" * levels,
+        b"[[],[{}]," * levels + b"1" + b"]" * levels,
+        b'["]]",' * levels + b'"\\"]"' + b"]" * levels,
+    ):
+        deepest = levels + 2 * raw.startswith(b"[[]")
+        assert is_too_deep(raw) == (deepest > JSON_DEPTH_MAX)
+        assert is_too_deep(raw, depth=3) == (deepest + 3 > JSON_DEPTH_MAX)
+
+
+def test_brackets_in_strings_are_no_depth() -> None:
+    assert not is_too_deep(b'"' + b"[{" * 100 + b'\\"' + b"[" * 100 + b'"')

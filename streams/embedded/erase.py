@@ -1,0 +1,394 @@
+"""Erase a session or a user: from the state, then from every byte that is kept."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from turnstate.agents.ports import Record
+from turnstate.agents.session.rebuild import refold, traced
+from turnstate.schemas.clocks import Dot
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+)
+from turnstate.schemas.ids import SessionName, checked_id
+from turnstate.schemas.operation import Op
+from turnstate.schemas.turn import Turn
+from turnstate.schemas.wire.json import turn_to_json
+from turnstate.storage.repair import stage_swap
+from turnstate.storage.rewrite import said_by, without_redacted
+from turnstate.storage.session_reader import fold_all, operations
+from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.warm.tables import FRAMES, INDEX, SEGMENTS, session_prefix
+from turnstate.streams.documents import Document
+from turnstate.streams.embedded.recordings import not_covered, scrub_recordings
+from turnstate.streams.embedded.repair import records_after
+from turnstate.streams.embedded.scrub import (
+    Gone,
+    draft_of,
+    purge_files,
+    scrub_letters,
+    scrub_log,
+)
+
+if TYPE_CHECKING:
+    from turnstate.streams.embedded.store import EmbeddedStore
+
+_ROUNDS: Final = 8
+"""How often turns that come while a user is erased are looked for again."""
+
+
+def erase(
+    store: "EmbeddedStore",
+    tenant: str,
+    session: str | None = None,
+    user: str | None = None,
+    dry_run: bool = False,
+) -> Document:
+    """Erase a session, or a user: the sessions they own and what they said elsewhere.
+
+    An erase is an operation of the log: it ends a life of the session and
+    leaves a tombstone, so that neither a late turn nor a replay brings it
+    back. Then the bytes go: frames, segments, index, log records, dead
+    letters, recordings in the data folder, old table files and write-ahead
+    logs. Repeating it changes nothing.
+
+    Args:
+        store: The store.
+        tenant: The tenant.
+        session: The session; or else
+        user: the user.
+        dry_run: Say what would go; change nothing.
+
+    Returns:
+        `sessions` erased whole, `rewritten` ones where the user spoke,
+        `turns` that went, `scanned` rows by store, `found_after` what is still
+        there (0), `not_covered` what was not looked at.
+
+    Raises:
+        InvalidInputError: a name is empty, or not one of the two is given.
+        NotFoundError: nothing of that session was ever here.
+        CorruptDataError: a session cannot be read: repair it first.
+    """
+    checked_id(tenant, "tenant")
+    if (session is None) == (user is None):
+        raise InvalidInputError(
+            "name either a session or a user", field="session", hint="one of the two"
+        )
+    if session is not None:
+        plan = _session_plan(store, tenant, checked_id(session, "session"))
+    else:
+        plan = _user_plan(store, tenant, checked_id(user, "user"))
+    if dry_run:
+        return _report(plan, _scrubbed(store, plan, dry_run=True))
+    _end_lives(store, plan)
+    for _ in range(_ROUNDS):
+        _redact(store, plan)
+        task = _owner_task(store, plan)
+        found = store.engine.call(task).result()
+        if found is not None:
+            return _report(plan, found)
+        _look_again(store, plan)
+    raise UnavailableError(
+        f"{user!r} keeps on talking while being erased",
+        hint="stop publishing their turns, then erase again",
+    )
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is to be erased.
+
+    Attributes:
+        tenant: The tenant.
+        user: The user, None where a session is erased.
+        lives: session key → the life that ends, or ended last.
+        ending: Those of them that have not ended yet.
+        spoken: session key → turns of the user that are not redacted yet.
+        rewritten: Sessions of others in which the user spoke.
+        turns: Turns that go.
+    """
+
+    tenant: str
+    user: str | None = None
+    lives: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    ending: list[bytes] = field(default_factory=list[bytes])
+    spoken: dict[bytes, list[Dot]] = field(default_factory=dict[bytes, list[Dot]])
+    rewritten: set[bytes] = field(default_factory=set[bytes])
+    turns: int = 0
+
+    def add_session(self, key: bytes, stored: StoredHead) -> None:
+        life = stored.head.incarnation
+        if stored.is_tombstone:
+            self.lives[key] = life - 1
+        else:
+            self.lives[key] = life
+            self.ending.append(key)
+            self.turns += stored.head.turn_count
+
+
+@dataclass(slots=True)
+class _Scrub:
+    """What was looked at, what went, what is still there."""
+
+    scanned: dict[str, int]
+    found: int
+    not_covered: list[str]
+
+
+def _session_plan(store: "EmbeddedStore", tenant: str, session: str) -> _Plan:
+    key = SessionName(tenant, session).key()
+    plan = _Plan(tenant)
+    stored = store.engine.head(key)
+    if stored is not None:
+        plan.add_session(key, stored)
+        return plan
+    # Never folded; but refused turns may lie in the log and in dead letters.
+    plan.lives[key] = 0
+    if not _scrubbed(store, plan, dry_run=True).found:
+        raise NotFoundError(
+            f"there is no session {session!r} of tenant {tenant!r}", field="session"
+        )
+    return plan
+
+
+def _user_plan(store: "EmbeddedStore", tenant: str, user: str) -> _Plan:
+    plan = _Plan(tenant, user)
+    for key, stored in store.stored_heads(tenant):
+        if stored.owner == user:
+            plan.add_session(key, stored)
+        elif not stored.is_tombstone:
+            _note_spoken(store, plan, key, stored)
+    return plan
+
+
+def _note_spoken(
+    store: "EmbeddedStore", plan: _Plan, key: bytes, stored: StoredHead
+) -> None:
+    assert plan.user is not None
+    ops = [op for _, op in operations(store.warm, key, stored)]
+    if not any(op.body.user == plan.user for op in ops):
+        return
+    plan.rewritten.add(key)
+    plan.spoken[key] = said_by(ops, plan.user, stored.head.redacted)
+    plan.turns += len(plan.spoken[key])
+
+
+def _look_again(store: "EmbeddedStore", plan: _Plan) -> None:
+    """Plan what came while the first plan was carried out."""
+    assert plan.user is not None
+    newer = _user_plan(store, plan.tenant, plan.user)
+    plan.lives |= newer.lives
+    plan.ending, plan.spoken = newer.ending, newer.spoken
+    plan.rewritten |= newer.rewritten
+    plan.turns += newer.turns
+    _end_lives(store, plan)
+
+
+def _end_lives(store: "EmbeddedStore", plan: _Plan) -> None:
+    """Send the erases through the log; each names the life that it ends."""
+    records = []
+    for key in plan.ending:
+        name = SessionName.from_key(key)
+        records.append(
+            turn_to_json(
+                Turn(
+                    tenant=name.tenant,
+                    session=name.session,
+                    role="system",
+                    op="erase",
+                    incarnation=plan.lives[key],
+                )
+            )
+        )
+    _send(store, records)
+    plan.ending = []
+
+
+def _redact(store: "EmbeddedStore", plan: _Plan) -> None:
+    """Hide what the user said in the sessions of others."""
+    records = []
+    for key, dots in plan.spoken.items():
+        name = SessionName.from_key(key)
+        records += [
+            turn_to_json(
+                Turn(
+                    tenant=name.tenant,
+                    session=name.session,
+                    role="system",
+                    op="redact",
+                    target=dot.address(),
+                )
+            )
+            for dot in dots
+        ]
+    _send(store, records)
+    plan.spoken = {}
+
+
+def _send(store: "EmbeddedStore", records: Sequence[bytes]) -> None:
+    if not records:
+        return
+    for answer in store.publish(records):
+        if answer.error is not None:
+            raise answer.error
+
+
+def _owner_task(store: "EmbeddedStore", plan: _Plan) -> Callable[[], "_Scrub | None"]:
+    def task() -> _Scrub | None:
+        if plan.user is not None:
+            newer = _user_plan(store, plan.tenant, plan.user)
+            if newer.ending or any(newer.spoken.values()):
+                return None
+            plan.rewritten |= newer.rewritten
+        stubs: dict[tuple[bytes, Dot], Op] = {}
+        for key in sorted(plan.rewritten):
+            stubs |= _rewrite(store, key, plan.user)
+        return _scrubbed(store, plan, stubs)
+
+    return task
+
+
+def _rewrite(
+    store: "EmbeddedStore", key: bytes, user: str | None
+) -> dict[tuple[bytes, Dot], Op]:
+    """Write a session anew, from a new chain start, with stubs; return them."""
+    engine, warm = store.engine, store.warm
+    stored = engine.head(key)
+    assert stored is not None, "it was planned"
+    fold = fold_all(warm, key, stored, store.graph)
+    before = [op for _, op in operations(warm, key, stored)]
+    after = without_redacted(before, stored.head.redacted, fold.ids_changed, user)
+    stubs = {(key, op.dot): op for op in after if op.body.hidden is not None}
+    if after != before:
+        session = refold(
+            SessionName.from_key(key),
+            stored,
+            after,
+            graph=store.graph,
+            log_name=warm.log_name,
+            clock=store.clock,
+        )
+        batch = warm.batch()
+        stage_swap(batch, session)
+        warm.write(batch, sync=True)
+        engine.hot.drop(key)
+        engine.seal([key])
+    return stubs
+
+
+def _scrubbed(
+    store: "EmbeddedStore",
+    plan: _Plan,
+    stubs: Mapping[tuple[bytes, Dot], Op] | None = None,
+    *,
+    dry_run: bool = False,
+) -> _Scrub:
+    """Take what has to go out of log, letters, recordings and old files."""
+    warm, log = store.warm, store.engine.log
+    gone = Gone(plan.tenant, plan.lives, plan.user, stubs or {})
+    became = _became(store, plan, stubs or {})
+    erased_at = _erased_at(store, plan)
+    keys = [*plan.lives, *plan.rewritten]
+    folder = store.settings.data / "recordings"
+    records, found, chunks = scrub_log(
+        warm, log, gone, became, erased_at, dry_run=dry_run
+    )
+    letters, letters_found = scrub_letters(warm, gone, dry_run=dry_run)
+    recorded, recorded_found, unread = scrub_recordings(folder, gone, dry_run=dry_run)
+    scanned = {"log": records, "dead_letters": letters, "recordings": recorded}
+    found += letters_found + recorded_found
+    rows, rows_found = _rows(store, plan)
+    scanned |= rows
+    if dry_run:
+        return _Scrub(scanned, found + rows_found, not_covered(store.settings.data))
+    changed = found or rows_found or plan.turns
+    left = purge_files(warm, keys, chunks) if changed else []
+    _, still_log, _ = scrub_log(warm, log, gone, became, erased_at, dry_run=True)
+    _, still_letters = scrub_letters(warm, gone, dry_run=True)
+    _, still_rows = _rows(store, plan)
+    still = still_log + still_letters + still_rows
+    return _Scrub(
+        scanned, still, [*unread, *left, *not_covered(store.settings.data)]
+    )
+
+
+def _became(
+    store: "EmbeddedStore", plan: _Plan, stubs: Mapping[tuple[bytes, Dot], Op]
+) -> dict[int, tuple[bytes, Op]]:
+    """Return which log record became which operation, in sessions that go on."""
+    if not stubs:
+        return {}
+    log = store.engine.log
+    keys: dict[bytes, Any] = dict.fromkeys(plan.rewritten)
+    records: dict[bytes, list[Record]] = {key: [] for key in keys}
+    try:
+        for key, record in records_after(log, keys, log.end):
+            records[key].append(record)
+    except CorruptDataError:
+        # A trimmed log rebuilds nothing: what is left of it is blanked instead.
+        return {}
+    found: dict[int, tuple[bytes, Op]] = {}
+    for key, mine in records.items():
+        traces = traced(
+            key,
+            mine,
+            graph=store.graph,
+            log_name=store.warm.log_name,
+            clock=store.clock,
+        )
+        found |= {offset: (key, op) for offset, op in traces.items()}
+    return found
+
+
+def _erased_at(store: "EmbeddedStore", plan: _Plan) -> dict[bytes, int]:
+    """Return the offset of the erase that ended each life of the plan."""
+    if not plan.lives:
+        return {}
+    found: dict[bytes, int] = {}
+    for offset, raw in store.engine.log.read():
+        if b"erase" not in raw:
+            continue
+        draft = draft_of(raw)
+        if draft is None or draft.body.op != "erase" or draft.key not in plan.lives:
+            continue
+        if draft.incarnation in (None, plan.lives[draft.key]):
+            found[draft.key] = offset
+    return found
+
+
+def _rows(store: "EmbeddedStore", plan: _Plan) -> tuple[dict[str, int], int]:
+    """Count the rows of the sessions, and those that have to be gone."""
+    seen = dict.fromkeys(("heads", FRAMES, SEGMENTS, INDEX), 0)
+    found = 0
+    for key, life in plan.lives.items():
+        stored = store.warm.heads([key])[0]
+        if stored is not None:
+            seen["heads"] += 1
+            found += stored.head.incarnation <= life
+        prefix = session_prefix(key)
+        for table in (FRAMES, SEGMENTS, INDEX):
+            for at, _ in store.warm.rows(table, prefix):
+                seen[table] += 1
+                found += int.from_bytes(at[len(prefix) : len(prefix) + 7], "big") <= life
+    for key in plan.rewritten:
+        stored = store.warm.heads([key])[0]
+        assert stored is not None, "a session that is rewritten stays"
+        seen["heads"] += 1
+        for _, op in operations(store.warm, key, stored):
+            seen[SEGMENTS] += 1
+            found += op.body.user == plan.user
+    return seen, found
+
+
+def _report(plan: _Plan, found: _Scrub) -> Document:
+    return {
+        "sessions": len(plan.lives),
+        "rewritten": len(plan.rewritten),
+        "turns": plan.turns,
+        "scanned": found.scanned,
+        "found_after": found.found,
+        "not_covered": found.not_covered,
+    }
