@@ -179,34 +179,7 @@ def admit_unstamped(draft: Draft, fold: Fold) -> Ruling | None:
         and (draft.turn_id is None or fold.entry(draft.turn_id) is None)
     ):
         return None  # The usual turn: no rule has anything to say about it.
-    for rule in def _constraints(draft: Draft, fold: Fold) -> Ruling | None:
-    """Refuse an action whose edge asks for other slots than the branch has.
-
-    Checked here, where the owner decides once, and not in the fold: slots can
-    be redacted later, phases cannot (docs/decisions/0003).
-    """
-    action = draft.body.action
-    state = fold.branch_state(draft.branch or MAIN) if action is not None else None
-    phase = state.phase if state else fold.graph.start
-    if action is None or fold.graph.transition(phase, action) is None:
-        return None
-    names = {**(state.slots if state else {}), **(draft.body.slot_set or {})}
-    for name in draft.body.slot_delete or ():
-        names.pop(name, None)
-    if fold.graph.transition(phase, action, names) is not None:
-        return None
-    return Ruling(
-        Verdict.REFUSED,
-        error=ConflictError(
-            f"action {action!r} in phase {phase!r} asks for other slots",
-            field="action",
-            hint="the dialogue graph says which must be set, and which not",
-            code="phase_constraint",
-        ),
-    )
-
-
-UNSTAMPED_RULES:
+    for rule in UNSTAMPED_RULES:
         ruling = rule(draft, fold)
         if ruling is not None:
             return ruling

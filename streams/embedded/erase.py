@@ -27,6 +27,7 @@ from turnstate.streams.embedded.recordings import not_covered, scrub_recordings
 from turnstate.streams.embedded.repair import records_after
 from turnstate.streams.embedded.scrub import (
     Gone,
+    begin_purge,
     draft_of,
     purge_files,
     scrub_letters,
@@ -293,6 +294,8 @@ def _scrubbed(
     erased_at = _erased_at(store, plan)
     keys = [*plan.lives, *plan.rewritten]
     folder = store.settings.data / "recordings"
+    if not dry_run:
+        begin_purge(warm)
     records, found, chunks = scrub_log(
         warm, log, gone, became, erased_at, dry_run=dry_run
     )
@@ -304,8 +307,8 @@ def _scrubbed(
     scanned |= rows
     if dry_run:
         return _Scrub(scanned, found + rows_found, not_covered(store.settings.data))
-    changed = found or rows_found or plan.turns
-    left = purge_files(warm, keys, chunks) if changed else []
+    changed = bool(found or rows_found or plan.turns)
+    left = purge_files(warm, keys, chunks, changed=changed)
     _, still_log, _ = scrub_log(warm, log, gone, became, erased_at, dry_run=True)
     _, still_letters = scrub_letters(warm, gone, dry_run=True)
     _, still_rows = _rows(store, plan)

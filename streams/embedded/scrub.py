@@ -29,13 +29,19 @@ from turnstate.storage.warm.tables import (
     HEADS,
     INDEX,
     LOG,
+    META,
     SEGMENTS,
+    STATE_TABLES,
     session_prefix,
 )
 from turnstate.streams.embedded.log import EmbeddedLog
 
 BLANK: Final = b""
 """What stands in the log where a record was: its offset stays, nothing folds."""
+
+_PURGE_KEY: Final = b"purge"
+_PURGE_SOME: Final = b"some"
+_PURGE_ALL: Final = b"all"
 
 _CHUNKS_A_BATCH: Final = 16
 _PATIENCE_S: Final = 5.0
@@ -210,36 +216,66 @@ def scrub_letters(
     return seen, removed
 
 
+def begin_purge(store: WarmStore) -> None:
+    """Remember that files have to be rewritten, should a crash come before."""
+    row = store.meta(_PURGE_KEY)
+    batch = store.batch()
+    batch.put(META, _PURGE_KEY, _PURGE_ALL if row else _PURGE_SOME)
+    store.write(batch, sync=True)
+
+
 def purge_files(
-    store: WarmStore, keys: Iterable[bytes], chunks: tuple[int, int] | None
+    store: WarmStore,
+    keys: Iterable[bytes],
+    chunks: tuple[int, int] | None,
+    *,
+    changed: bool,
 ) -> list[str]:
     """Rewrite every file that held what was deleted; return what is left over.
 
-    Deleted rows live on in memtables, write-ahead logs and older table files.
-    A row in every table makes each flush begin a new write-ahead log, so that
-    the old one goes; the compaction leaves the rows out.
+    Deleted rows live on in memtables, write-ahead logs and older table files
+    (after delete and flush alone the text was still there). The flush ends
+    every write-ahead log that holds them, the compaction leaves the rows out.
 
     Args:
         store: The store.
         keys: The sessions that were touched.
         chunks: The first and last log chunk that was rewritten.
+        changed: Whether anything was deleted at all. What an erase that
+            crashed had left is purged in any case.
     """
-    store.flush()
+    ranges: list[tuple[str, bytes, bytes]] = []
     ordered = sorted(keys)
-    if ordered:
-        store.rewrite(HEADS, ordered[0], ordered[-1])
+    if store.meta(_PURGE_KEY) == _PURGE_ALL:
+        changed = True
+        ranges = [(table, b"", b"\xfe" * 600) for table in (*STATE_TABLES, LOG, DEAD)]
+    elif changed:
         prefixes = sorted(map(session_prefix, ordered))
-        for table in (FRAMES, SEGMENTS, INDEX):
-            store.rewrite(table, prefixes[0], prefixes[-1])
-    if chunks is not None:
-        first, last = (offset.to_bytes(8, "big") for offset in chunks)
-        store.rewrite(LOG, first, last)
-    store.rewrite(DEAD, bytes(8), b"\xfe" * 8)
+        ranges = [(HEADS, ordered[0], ordered[-1])] if ordered else []
+        ranges += [
+            (table, prefixes[0], prefixes[-1])
+            for table in (FRAMES, SEGMENTS, INDEX)
+            if prefixes
+        ]
+        if chunks is not None:
+            ranges.append((LOG, *(offset.to_bytes(8, "big") for offset in chunks)))
+        ranges.append((DEAD, bytes(8), b"\xfe" * 8))
+    batch = store.batch()
+    batch.delete(META, _PURGE_KEY)
+    if not changed:
+        store.write(batch, sync=True)
+        return []
+    store.flush()
+    for table, first, last in ranges:
+        store.rewrite(table, first, last)
     end = time.monotonic() + _PATIENCE_S
     while store.leftovers() and time.monotonic() < end:
         # RocksDB removes files in the background once nobody reads them.
         time.sleep(0.05)
-    return store.leftovers()
+    left = store.leftovers()
+    if not left:
+        store.write(batch, sync=True)
+    return left
 
 
 def replace_file(path: Path, write: Callable[[Path], None]) -> None:
