@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,7 +28,7 @@ from turnstate.schemas.position import Position
 PROCESSES_MAX: Final = 4
 """Each process reads the whole file: beyond four that costs more than it brings."""
 
-SMALL_FILE_BYTES: Final = 1 << 20
+SMALL_FILE_BYTES: Final = 4 << 20
 """A smaller file is folded before other processes have started."""
 
 _REPLAYED: Final = b"replay"
@@ -197,9 +197,7 @@ def states_of(
 ) -> dict[SessionName, DialogueState]:
     """Return the whole states of some sessions, to look for what differs."""
     wanted = (
-        item
-        for item in items
-        if not isinstance(item, Refusal) and item.name in names
+        item for item in items if not isinstance(item, Refusal) and item.name in names
     )
     gathered, _ = _gather(wanted)
     states: dict[SessionName, DialogueState] = {}
@@ -217,7 +215,7 @@ def _gather(items: Iterable[ReplayItem]) -> tuple[dict[bytes, _Gathered], int]:
     last: SessionName | None = None
     into = _Gathered()
     for item in items:
-        if type(item) is Refusal:
+        if isinstance(item, Refusal):
             refused += 1
             continue
         name = item.name
@@ -263,8 +261,7 @@ def _fold_records(
         ) from error
     life = max((ended_life + 1 for _, ended_life in ended), default=1)
     newest = max((op.incarnation for op in ops), default=1)
-    if newest >= life:
-        life = newest
+    life = max(newest, life)
     if newest > 1 or ended:
         ops = [op for op in ops if op.incarnation == life]
     head, folded = _fold_ops(ops, life, graph)

@@ -224,25 +224,28 @@ class _Check:
             for version, op in enumerate(self.ops, start=1)
             if op.body.op in ("edit", "redact")
         }
+        wrong: dict[str, list[int]] = {}
         start = len(self.prefix)
         for at, row in self.store.rows(INDEX, self.prefix):
             kind, rest = at[start : start + 1], at[start + 1 :]
             if kind == b"e":
                 version = int.from_bytes(rest, "big")
                 if version not in asides:
-                    self.fault("the index names an edit that is none", version)
+                    wrong.setdefault("an edit that is none", []).append(version)
                 asides.discard(version)
                 continue
             entry = wanted.pop(rest, None)
             found = decode_entry(row, self.store.log_name)
             if entry is None:
-                self.fault("the index has a turn that never came", found.version)
+                wrong.setdefault("a turn that never came", []).append(found.version)
             elif entry != found:
-                self.fault("the index says something else of a turn", entry.version)
-        for entry in wanted.values():
-            self.fault("the index lacks a turn", entry.version)
-        for version in asides:
-            self.fault("the index lacks an edit or redaction", version)
+                wrong.setdefault("a turn otherwise", []).append(entry.version)
+        lacking = [*asides, *(entry.version for entry in wanted.values())]
+        for what, versions in wrong.items():
+            self.fault(f"the index names {what}, {len(versions)} times", min(versions))
+        if lacking:
+            why = f"the index lacks {len(lacking)} turns or edits"
+            self.fault(why, min(lacking))
 
 
 def _version_of(error: TurnstateError) -> int | None:

@@ -165,6 +165,7 @@ def _paired(
     kept: list[_Placed] = []
     orphans: list[_Placed] = []
     open_calls: dict[str, int] = {}
+    lost: set[tuple[int, str]] = set()
     for place, turn in enumerate(turns):
         if not turn.message:
             orphans.append((place, turn))
@@ -178,17 +179,19 @@ def _paired(
             if not turn.result_of:
                 message = {**turn.message, "tool_call_id": call}
                 turn = turn._replace(message=message, result_of=call)  # noqa: PLW2901
-        for call in turn.call_ids:
-            # An id asked for twice: the later call is the one that is open.
-            open_calls.pop(call, None)
+        for call in dict.fromkeys(turn.call_ids):
+            # An id asked for twice: a result answers the later call.
+            if call in open_calls:
+                lost.add((open_calls.pop(call), call))
             open_calls[call] = place
         kept.append((place, turn))
-    if complete_open_calls and open_calls:
-        kept = _completed(kept, open_calls)
+    lost.update((place, call) for call, place in open_calls.items())
+    if complete_open_calls and lost:
+        kept = _completed(kept, lost)
     return kept, orphans
 
 
-def _completed(kept: list[_Placed], open_calls: dict[str, int]) -> list[_Placed]:
+def _completed(kept: list[_Placed], lost: set[tuple[int, str]]) -> list[_Placed]:
     """Add a result for each open call, behind the results that came with it."""
     result: list[_Placed] = []
     waiting: list[_Placed] = []
@@ -199,8 +202,8 @@ def _completed(kept: list[_Placed], open_calls: dict[str, int]) -> list[_Placed]
         result.append((place, turn))
         waiting += (
             (place, _lost_result(call))
-            for call in turn.call_ids
-            if open_calls.get(call) == place
+            for call in dict.fromkeys(turn.call_ids)
+            if (place, call) in lost
         )
     return result + waiting
 

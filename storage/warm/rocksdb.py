@@ -305,6 +305,11 @@ class WarmStore:
         logs = sorted(path.name for path in self.path.glob("*.log"))
         return sorted(tables_there - live) + logs[:-1]
 
+    def rows_about(self, table: str) -> int:
+        """Return about how many rows a table has; O(1)."""
+        found = self._tables[table].property_int_value("rocksdb.estimate-num-keys")
+        return found or 0
+
     def table_bytes(self, names: Sequence[str]) -> int:
         """Return the bytes of the live files of some tables."""
         return sum(
@@ -316,7 +321,7 @@ class WarmStore:
         """Close; readers and writers of this object fail from here on."""
         self._tables.clear()
         self._handles.clear()
-        self._db.close()
+        _guarded(self._db.close)
 
 
 class Batch:

@@ -28,9 +28,7 @@ def bench(
     settings_of(data, profile)
     if name is None:
         names = sorted(BENCHES)
-        answer(
-            {"benches": names}, as_json, [Table("benches", ("name",), zip(names))]
-        )
+        answer({"benches": names}, as_json, [Table("benches", ("name",), zip(names))])
         return
     if name not in BENCHES:
         raise InvalidInputError(

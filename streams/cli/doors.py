@@ -34,7 +34,7 @@ def settings_of(data: str | None, profile: str | None) -> Settings:
         raise UnavailableError(
             "the cluster profile is not part of this version",
             field="profile",
-            hint="leave --profile and TURNSTATE_PROFILE out: embedded needs no services",
+            hint="leave --profile and TURNSTATE_PROFILE out to run embedded",
         )
     return settings
 

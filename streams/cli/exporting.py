@@ -94,11 +94,11 @@ def _written_whole(path: Path, items: Iterable[RecordedItem]) -> int:
             _write_as(path.name, cast("BinaryIO", file), items)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
+        Path(beside).chmod(0o644)
+        Path(beside).replace(path)
     except BaseException:
         with suppress(OSError):
-            os.unlink(beside)
+            Path(beside).unlink()
         raise
     return path.stat().st_size
 
@@ -114,8 +114,7 @@ def _write_as(name: str, file: BinaryIO, items: Iterable[RecordedItem]) -> None:
 
 
 def _write_lines(file: BinaryIO, items: Iterable[RecordedItem]) -> None:
-    for item in items:
-        file.write(json_line(item) + b"\n")
+    file.writelines(json_line(item) + b"\n" for item in items)
 
 
 class _Stdout:
@@ -144,7 +143,7 @@ def import_from(source: str, store: Any) -> Document:
                     file.write(chunk)
         _check_whole(path)
         refused: list[Refusal] = []
-        document = store.import_items(_items(path, refused))
+        document: Document = store.import_items(_items(path, refused))
     document["refused"] += len(refused)
     document["seconds"] = round(time.monotonic() - start, 3)
     return document

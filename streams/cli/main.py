@@ -8,22 +8,20 @@ from typing import Any, Final, NamedTuple, NoReturn
 import typer
 
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
-from turnstate.streams.cli import (
-    bench,
-    demo,
-    letters,
-    operate,
-    publish,
-    read,
-    recordings,
-    upkeep,
-)
+from turnstate.streams.cli.bench import bench
+from turnstate.streams.cli.demo import demo
+from turnstate.streams.cli.letters import discard, list_, redrive, show
+from turnstate.streams.cli.operate import end, erase, fork, rollback
+from turnstate.streams.cli.publish import publish
+from turnstate.streams.cli.read import context, history, sessions, state, tail, turns
+from turnstate.streams.cli.recordings import export, import_, replay
 from turnstate.streams.cli.render import (
     ClosedPipe,
     error_lines,
     note,
     print_json,
 )
+from turnstate.streams.cli.upkeep import doctor, seal, settings, stats, verify
 
 INTERRUPTED: Final = 130
 """What a shell expects of a command that Ctrl-C ended."""
@@ -44,98 +42,94 @@ _KEEP: Final = "Keep the store"
 _TRY: Final = "Try it"
 
 COMMANDS: Final = (
-    _Entry("demo", demo.demo, _TRY, ["turnstate demo"]),
-    _Entry("bench", bench.bench, _TRY, ["turnstate bench fold --json"]),
+    _Entry("demo", demo, _TRY, ["turnstate demo"]),
+    _Entry("bench", bench, _TRY, ["turnstate bench fold --json"]),
     _Entry(
         "publish",
-        publish.publish,
+        publish,
         _WRITE,
         [
             "turnstate publish turns.jsonl.gz",
             "app-log | turnstate publish - --rate 500 --json",
         ],
     ),
-    _Entry(
-        "rollback", operate.rollback, _WRITE, ["turnstate rollback acme chat-17 12"]
-    ),
+    _Entry("rollback", rollback, _WRITE, ["turnstate rollback acme chat-17 12"]),
     _Entry(
         "fork",
-        operate.fork,
+        fork,
         _WRITE,
         ["turnstate fork acme chat-17 try-again --version 12"],
     ),
-    _Entry("end", operate.end, _WRITE, ["turnstate end acme chat-17 --to chat-18"]),
+    _Entry("end", end, _WRITE, ["turnstate end acme chat-17 --to chat-18"]),
     _Entry(
         "state",
-        read.state,
+        state,
         _READ,
         [
             "turnstate state acme chat-17",
             "turnstate state acme chat-17 --version 12 --json",
         ],
     ),
-    _Entry("turns", read.turns, _READ, ["turnstate turns acme chat-17 --branch main"]),
-    _Entry("history", read.history, _READ, ["turnstate history acme chat-17"]),
+    _Entry("turns", turns, _READ, ["turnstate turns acme chat-17 --branch main"]),
+    _Entry("history", history, _READ, ["turnstate history acme chat-17"]),
     _Entry(
         "context",
-        read.context,
+        context,
         _READ,
         ["turnstate context acme chat-17 --budget-tokens 4000 --json"],
     ),
-    _Entry("tail", read.tail, _READ, ["turnstate tail acme chat-17 --from 1-12"]),
+    _Entry("tail", tail, _READ, ["turnstate tail acme chat-17 --from 0 --json"]),
     _Entry(
         "sessions",
-        read.sessions,
+        sessions,
         _READ,
         ["turnstate sessions --tenant acme --prefix chat-"],
     ),
-    _Entry("stats", upkeep.stats, _KEEP, ["turnstate stats --json"]),
-    _Entry("verify", upkeep.verify, _KEEP, ["turnstate verify --tenant acme"]),
-    _Entry("seal", upkeep.seal, _KEEP, ["turnstate seal"]),
+    _Entry("stats", stats, _KEEP, ["turnstate stats --json"]),
+    _Entry("verify", verify, _KEEP, ["turnstate verify --tenant acme"]),
+    _Entry("seal", seal, _KEEP, ["turnstate seal"]),
     _Entry(
         "erase",
-        operate.erase,
+        erase,
         _KEEP,
         [
             "turnstate erase acme --session chat-17 --dry-run",
             "turnstate erase acme --user u-9",
         ],
     ),
-    _Entry(
-        "export", recordings.export, _KEEP, ["turnstate export monday.tsrec"]
-    ),
+    _Entry("export", export, _KEEP, ["turnstate export monday.tsrec"]),
     _Entry(
         "import",
-        recordings.import_,
+        import_,
         _KEEP,
         ["turnstate import monday.tsrec --data copy"],
     ),
     _Entry(
         "replay",
-        recordings.replay,
+        replay,
         _KEEP,
         [
             "turnstate replay monday.tsrec --against .turnstate",
             "turnstate replay monday.tsrec --shuffle 7",
         ],
     ),
-    _Entry("settings", upkeep.settings, _KEEP, ["turnstate settings"]),
-    _Entry("doctor", upkeep.doctor, _KEEP, ["turnstate doctor"]),
+    _Entry("settings", settings, _KEEP, ["turnstate settings"]),
+    _Entry("doctor", doctor, _KEEP, ["turnstate doctor"]),
 )
 
 LETTER_COMMANDS: Final = (
-    _Entry("list", letters.list_, "", ["turnstate dead-letters list"]),
+    _Entry("list", list_, "", ["turnstate dead-letters list"]),
     _Entry(
         "show",
-        letters.show,
+        show,
         "",
         [
             "turnstate dead-letters show 3",
             "turnstate dead-letters show 3 --raw > turn.json",
         ],
     ),
-    _Entry("redrive", letters.redrive, "", ["turnstate dead-letters redrive --all"]),
-    _Entry("discard", letters.discard, "", ["turnstate dead-letters discard 3 4"]),
+    _Entry("redrive", redrive, "", ["turnstate dead-letters redrive --all"]),
+    _Entry("discard", discard, "", ["turnstate dead-letters discard 3 4"]),
 )
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
@@ -230,15 +224,14 @@ def _failed(error: TurnstateError, arguments: Sequence[str]) -> int:
 
 
 def _misused(error: Any, arguments: Sequence[str]) -> int:
-    if not error.format_message():  # no command given: its help was shown
-        context = getattr(error, "ctx", None)
-        print(context.get_help() if context else "", file=sys.stderr)
-        return InvalidInputError.exit_code
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "turnstate"
+    message = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+        message = "no command is given"
     parameter = getattr(error, "param", None)
     usage = InvalidInputError(
-        error.format_message().rstrip("."),
+        message.rstrip("."),
         field=parameter.name if parameter is not None else None,
         hint=f"{path} --help",
         code="usage",

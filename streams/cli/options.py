@@ -42,7 +42,5 @@ Branch = Annotated[
 ]
 OneTenant = Annotated[
     str | None,
-    typer.Option(
-        "--tenant", metavar="T", help="Only this tenant.", show_default=False
-    ),
+    typer.Option("--tenant", metavar="T", help="Only this tenant.", show_default=False),
 ]

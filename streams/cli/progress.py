@@ -5,7 +5,8 @@ import stat
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -16,8 +17,13 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-Step = Callable[[int, int | None], None]
-"""Told how much is done, and of how much, None where that is not known."""
+
+class Step(Protocol):
+    """Told how much is done, and of how much, None where that is not known."""
+
+    def __call__(self, done: int, total: int | None = None, /) -> None:
+        """Move the bar."""
+        ...
 
 
 @contextmanager
@@ -29,7 +35,7 @@ def bar(title: str) -> Generator[Step | None]:
     with _columns("{task.completed:,.0f}") as progress:
         task = progress.add_task(title, total=None)
 
-        def step(done: int, total: int | None) -> None:
+        def step(done: int, total: int | None = None, /) -> None:
             progress.update(task, completed=done, total=total)
 
         yield step
@@ -46,7 +52,7 @@ def publish_progress() -> Generator[Callable[[Any, BinaryIO], None]]:
             if known not in tasks:
                 name = str(getattr(file, "name", "") or "stdin")
                 tasks[known] = progress.add_task(
-                    os.path.basename(name), total=_size(file), turns=0
+                    Path(name).name, total=_size(file), turns=0
                 )
             at = file.tell() if _size(file) is not None else counts.turns
             progress.update(tasks[known], completed=at, turns=counts.turns)

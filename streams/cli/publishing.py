@@ -13,11 +13,13 @@ from typing import Any, BinaryIO, Final
 import msgspec
 from msgspec import Struct
 
+from turnstate.agents.session.recorded import FIRST_BYTE
 from turnstate.agents.session.step import Answer
 from turnstate.replay.readers import Format, Refusal, read
 from turnstate.replay.readers.lines import STDIN, lines_of_open, opened
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.errors import ConflictError, InvalidInputError
+from turnstate.schemas.wire.json import draft_from_json
 from turnstate.streams.embedded.store import EmbeddedStore
 
 BATCH_LINES: Final = 2048
@@ -143,11 +145,11 @@ class _Pump:
     def take(self, item: bytes | Refusal) -> bool:
         """Take a line; say whether a batch went out.
 
-        A line that the reader refused goes in as it came: the agent refuses it
-        too, and keeps it as a dead letter.
+        A line that the reader refused goes in, too: the agent refuses it and
+        keeps it as a dead letter.
         """
         if isinstance(item, Refusal):
-            raw = item.raw
+            raw = _refusable(item.raw)
             self._refused += 1
         else:
             raw = item
@@ -207,6 +209,21 @@ class _Pump:
             self.counts.sessions.add((named.tenant, named.session))
 
 
+def _refusable(raw: bytes) -> bytes:
+    """Return a line that the reader refused, so that the agent refuses it, too.
+
+    What a format of ours refuses may be a turn by itself, and a recorded
+    operation is nothing that a file of lines may bring in: a leading NUL, which
+    no JSON begins with, keeps both out, now and when the letter is redriven.
+    """
+    if raw[:1] != FIRST_BYTE:
+        try:
+            draft_from_json(raw)
+        except InvalidInputError:
+            return raw
+    return b"\0" + raw
+
+
 class _Pace:
     """Hand on so many lines a second, without bursts after a pause."""
 
@@ -248,6 +265,8 @@ class _Followed:
         if not self._is_ready():
             self._before_wait()
         return self._file.read1(size)  # type: ignore[attr-defined,no-any-return]
+
+    read = read1
 
     def _is_ready(self) -> bool:
         try:

@@ -157,16 +157,13 @@ def context(
     as_json: Json = False,
 ) -> None:
     """Give the messages of a session that fit a model's token budget."""
-    from turnstate.streams.cli.context import context_document
     from turnstate.streams.cli.doors import opened_store
 
     with opened_store(data, profile) as store:
         document = store.context(
             tenant, session, budget_tokens=budget_tokens, branch=branch
         )
-    messages = [
-        (message["role"], _said(message)) for message in document["messages"]
-    ]
+    messages = [(message["role"], _said(message)) for message in document["messages"]]
     pairs = [(name, document[name]) for name in ("tokens", "budget_tokens")]
     blocks: list[Block] = [
         Pairs("context", [*pairs, ("left_out", len(document["left_out"]))]),
@@ -228,7 +225,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="TOKEN",
-        help="Go on after this token of an earlier line.",
+        help="Go on after this token of an earlier line; 0 is the beginning.",
         show_default=False,
     ),
 ]

@@ -1,7 +1,6 @@
 """The commands on recordings: export, import, replay."""
 
-import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,10 +11,12 @@ from turnstate.streams.cli.render import Pairs, answer, note, print_json, write
 Target = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", help="Where to; .jsonl or .jsonl.gz gives JSON lines; - stdout."
+        metavar="FILE", help="Where to; .jsonl and .jsonl.gz hold JSON lines; - stdout."
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Write over a file that is there.")
+]
 
 
 def export(
@@ -174,5 +175,3 @@ def replay(
 def _checked_file(name: str) -> None:
     if not name:
         raise InvalidInputError("the FILE is empty", field="file", hint="name a file")
-
-

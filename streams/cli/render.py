@@ -15,7 +15,7 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 """Format characters that scripts and emoji need; they move nothing."""
 
 
-class ClosedPipe(Exception):  # noqa: N818 - whoever read has had enough: no error
+class ClosedPipe(Exception):
     """Nobody reads stdout any more, as after `| head`."""
 
 
@@ -117,7 +117,7 @@ def shown(value: object) -> str:
     if isinstance(value, str):
         return value
     if value is None:
-        return "–"
+        return "-"
     if isinstance(value, bool | int | float):
         return str(value).lower() if isinstance(value, bool) else str(value)
     from turnstate.streams.documents import to_json

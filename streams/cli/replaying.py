@@ -10,7 +10,7 @@ from typing import Any
 from turnstate.replay.divergence import differing_field
 from turnstate.replay.engine import FoldedSession, fold_file, states_of
 from turnstate.replay.readers import Format
-from turnstate.replay.recording import RecordedItem
+from turnstate.replay.recording import RecordedItem, RecordedOperation
 from turnstate.replay.recording_lines import replay_items
 from turnstate.replay.report import ReplayReport
 from turnstate.schemas.dialogue.state import DialogueState
@@ -139,6 +139,8 @@ def _stored_states(
         items: Iterator[RecordedItem] = store.export_items(tenant)
         for name, group in groupby(items, key=lambda item: item.name):
             if name in names:
-                ops = [item.op() for item in group if hasattr(item, "record")]
+                ops = [
+                    item.op() for item in group if isinstance(item, RecordedOperation)
+                ]
                 life = max((op.incarnation for op in ops), default=1)
                 yield name, DialogueState.empty(graph, life).apply(ops)

@@ -65,8 +65,9 @@ def run_demo(settings: Settings | None) -> Document:
             done(3)
             document["verify"] = _checked(store.verify())
             done(4)
-            document["export"] = export_to(str(recording), store.export_items(), force=True)
-            document["export"].pop("file")
+            exported = export_to(str(recording), store.export_items(), force=True)
+            exported.pop("file")
+            document["export"] = exported
             done(5)
         report = _replayed(recording, settings)
         document["replay"] = report.as_json() | {"processes": REPLAY_PROCESSES}

@@ -14,6 +14,7 @@ from turnstate.agents.dead_letters import encode_dead_letter
 from turnstate.agents.ports import Clock, Record
 from turnstate.agents.session.agent import Folded, SessionAgent, run
 from turnstate.agents.session.step import Answer
+from turnstate.schemas.admission import Verdict
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import InvalidInputError, UnavailableError
 from turnstate.schemas.limits import DEAD_LETTER_BYTES_MAX
@@ -253,9 +254,7 @@ class Engine:
     async def _commit(self, records: Sequence[Record], folded: Folded) -> None:
         """Write turns, frames, index, heads and position in one batch, then tell."""
         batch = self.store.batch()
-        self.log.stage(
-            batch, [b"" if record.refusal else record.raw for record in records]
-        )
+        self.log.stage(batch, _kept_in_log(records, folded.answers))
         for change in folded.changes:
             batch.stage(change)
         number = self._dead_next
@@ -345,6 +344,19 @@ class Engine:
             self.agent.tails.forget(key)
             count += 1
         return count
+
+
+def _kept_in_log(
+    records: Sequence[Record], answers: Sequence[Answer]
+) -> list[bytes]:
+    """Return what the log keeps: nothing of what is too long, or of erased lives.
+
+    A late turn of an erased session must not lie in the log either.
+    """
+    return [
+        b"" if record.refusal or answer.verdict is Verdict.DROPPED else record.raw
+        for record, answer in zip(records, answers, strict=True)
+    ]
 
 
 def _run_task(task: _Task) -> None:

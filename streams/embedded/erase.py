@@ -109,6 +109,7 @@ class _Plan:
         ending: Those of them that have not ended yet.
         spoken: session key → turns of the user that are not redacted yet.
         rewritten: Sessions of others in which the user spoke.
+        sessions: How many lives end.
         turns: Turns that go.
     """
 
@@ -118,6 +119,7 @@ class _Plan:
     ending: list[bytes] = field(default_factory=list[bytes])
     spoken: dict[bytes, list[Dot]] = field(default_factory=dict[bytes, list[Dot]])
     rewritten: set[bytes] = field(default_factory=set[bytes])
+    sessions: int = 0
     turns: int = 0
 
     def add_session(self, key: bytes, stored: StoredHead) -> None:
@@ -127,6 +129,7 @@ class _Plan:
         else:
             self.lives[key] = life
             self.ending.append(key)
+            self.sessions += 1
             self.turns += stored.head.turn_count
 
 
@@ -184,6 +187,7 @@ def _look_again(store: "EmbeddedStore", plan: _Plan) -> None:
     plan.lives |= newer.lives
     plan.ending, plan.spoken = newer.ending, newer.spoken
     plan.rewritten |= newer.rewritten
+    plan.sessions += newer.sessions
     plan.turns += newer.turns
     _end_lives(store, plan)
 
@@ -388,7 +392,7 @@ def _rows(store: "EmbeddedStore", plan: _Plan) -> tuple[dict[str, int], int]:
 
 def _report(plan: _Plan, found: _Scrub) -> Document:
     return {
-        "sessions": len(plan.lives),
+        "sessions": plan.sessions,
         "rewritten": len(plan.rewritten),
         "turns": plan.turns,
         "scanned": found.scanned,

@@ -83,31 +83,38 @@ class Inbox:
 
         Raises:
             ConnectionLost: the other side is gone or speaks something else.
+            TimeoutError: the socket has a timeout; ask again, nothing is lost.
         """
-        (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
-        if length > MESSAGE_BYTES_MAX:
-            raise ConnectionLost(f"a message says that it has {length} bytes")
-        body = self._take(length)
+        data = self._data
+        while True:
+            size = _LENGTH.size
+            if len(data) >= size:
+                (length,) = _LENGTH.unpack_from(data)
+                if length > MESSAGE_BYTES_MAX:
+                    raise ConnectionLost(f"a message says that it has {length} bytes")
+                size += length
+                if len(data) >= size:
+                    break
+            self._read(size - len(data))
         try:
-            message = _decode(body)
+            message = _decode(memoryview(data)[_LENGTH.size : size])
         except (msgspec.MsgspecError, ValueError) as error:
             raise ConnectionLost(f"a message cannot be read: {error}") from error
+        del data[:size]
         if not isinstance(message, list) or len(message) != 3:
             raise ConnectionLost("a message is no list of three")
         return message
 
-    def _take(self, size: int) -> bytes:
-        while len(self._data) < size:
-            try:
-                more = self._connection.recv(max(65536, size - len(self._data)))
-            except OSError as error:
-                raise ConnectionLost(str(error)) from error
-            if not more:
-                raise ConnectionLost("the other side has closed")
-            self._data += more
-        taken = bytes(self._data[:size])
-        del self._data[:size]
-        return taken
+    def _read(self, size: int) -> None:
+        try:
+            more = self._connection.recv(min(max(65536, size), 1 << 20))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ConnectionLost(str(error)) from error
+        if not more:
+            raise ConnectionLost("the other side has closed")
+        self._data += more
 
 
 def is_closed(connection: socket.socket) -> bool:

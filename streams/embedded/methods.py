@@ -1,6 +1,6 @@
 """What an owner does for others: each method by name, and how its result travels."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -118,13 +118,13 @@ METHODS: Final[dict[str, Method]] = {
     "subscribe": Method(_of("feed", "subscribe"), EVENTS, takes_stopped=True),
     "stats": Method(_of("upkeep", "stats"), DOCUMENT),
     "verify": Method(_of("upkeep", "verify"), DOCUMENT),
-    "repair": Method(_of("upkeep", "repair"), DOCUMENT, reads=False),
+    "repair": Method(_of("repair", "repair"), DOCUMENT, reads=False),
     "seal": Method(_of("upkeep", "seal"), DOCUMENT, reads=False),
-    "erase": Method(_of("upkeep", "erase"), DOCUMENT, reads=False),
-    "dead_letters": Method(_of("upkeep", "dead_letters"), DOCUMENT),
-    "dead_letter": Method(_of("upkeep", "dead_letter"), LETTER),
-    "redrive": Method(_of("upkeep", "redrive"), DOCUMENT, reads=False),
-    "discard": Method(_of("upkeep", "discard"), DOCUMENT, reads=False),
+    "erase": Method(_of("erase", "erase"), DOCUMENT, reads=False),
+    "dead_letters": Method(_of("letters", "dead_letters"), DOCUMENT),
+    "dead_letter": Method(_of("letters", "dead_letter"), LETTER),
+    "redrive": Method(_of("letters", "redrive"), DOCUMENT, reads=False),
+    "discard": Method(_of("letters", "discard"), DOCUMENT, reads=False),
     "trim_log": Method(_of("upkeep", "trim_log"), DOCUMENT, reads=False),
     "export_items": Method(_of("exchange", "export_items"), ITEMS),
     "import_items": Method(
@@ -168,10 +168,17 @@ class StoreCalls:
         *,
         token: str | None = None,
         follow: bool = True,
+        stopped: Callable[[], bool] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield the events of a session, or of all; see `feed.subscribe`."""
+        arguments: dict[str, Any] = {} if stopped is None else {"stopped": stopped}
         result: Iterator[dict[str, Any]] = self.call(
-            "subscribe", tenant=tenant, session=session, token=token, follow=follow
+            "subscribe",
+            tenant=tenant,
+            session=session,
+            token=token,
+            follow=follow,
+            **arguments,
         )
         return result
 
@@ -209,17 +216,17 @@ class StoreCalls:
         """List what was refused."""
         return self.call("dead_letters")  # type: ignore[no-any-return]
 
-    def dead_letter(self, id: int) -> DeadLetter:  # noqa: A002 - the wire name
+    def dead_letter(self, number: str) -> DeadLetter:
         """Return one dead letter whole."""
-        return self.call("dead_letter", id=id)  # type: ignore[no-any-return]
+        return self.call("dead_letter", number=number)  # type: ignore[no-any-return]
 
-    def redrive(self, ids: list[int] | None = None) -> dict[str, Any]:
-        """Send dead letters again."""
-        return self.call("redrive", ids=ids)  # type: ignore[no-any-return]
+    def redrive(self, numbers: Sequence[str] | None = None) -> dict[str, Any]:
+        """Send dead letters again; None = all of them."""
+        return self.call("redrive", numbers=numbers)  # type: ignore[no-any-return]
 
-    def discard(self, ids: list[int]) -> dict[str, Any]:
-        """Forget dead letters."""
-        return self.call("discard", ids=ids)  # type: ignore[no-any-return]
+    def discard(self, numbers: Sequence[str]) -> dict[str, Any]:
+        """Remove dead letters for good."""
+        return self.call("discard", numbers=numbers)  # type: ignore[no-any-return]
 
     def trim_log(self, below: int) -> dict[str, Any]:
         """Remove the log below an offset."""

@@ -37,6 +37,9 @@ PUBLISH_BYTES_MAX: Final = 16 << 20
 
 _IDLE_LINKS_MAX: Final = 8
 _TRIES: Final = 4
+_LOOK_S: Final = 0.25
+
+Stopped = Callable[[], bool]
 
 
 class NotRead(Exception):
@@ -115,8 +118,8 @@ class Link:
         end = messages.packed([self._number, messages.END, None])
         messages.send(self._connection, end)
 
-    def rows(self) -> Iterator[Any]:
-        """Yield what the owner answers, until it has answered.
+    def rows(self, stopped: Stopped | None = None) -> Iterator[Any]:
+        """Yield what the owner answers, until it has answered or is to stop.
 
         Raises:
             NotRead: the owner closed without reading the request.
@@ -126,10 +129,12 @@ class Link:
         while True:
             try:
                 _, kind, parts = self._inbox.next()
-            except ConnectionLost as error:
-                if isinstance(error.__cause__, TimeoutError):
-                    raise TimeoutError from error
-                raise
+            except TimeoutError:
+                if stopped is None:
+                    raise
+                if stopped():
+                    return
+                continue
             if kind == messages.ITEM:
                 yield parts
             elif kind == messages.END:
@@ -138,6 +143,10 @@ class Link:
                 raise NotRead("the owner is closing")
             else:
                 raise messages.error_of(parts)
+
+    def look_every(self, seconds: float | None) -> None:
+        """Wait for no message longer than this before asking whether to stop."""
+        self._connection.settimeout(seconds)
 
     def is_lost(self) -> bool:
         """Say whether the owner has hung up meanwhile."""
@@ -247,15 +256,20 @@ class RemoteStore(StoreCalls):
         """Yield rows; a subscription goes on through a new owner by its token."""
         tries = _TRIES
         started = False
+        stopped: Stopped | None = arguments.pop("stopped", None)
         while True:
             link = self._take()
             if isinstance(link, OwnedStore):
+                if stopped is not None:
+                    arguments["stopped"] = stopped
                 yield from link.call(method, **arguments)
                 return
             whole = False
             try:
                 link.begin(method, arguments)
-                for parts in link.rows():
+                if stopped is not None:
+                    link.look_every(_LOOK_S)
+                for parts in link.rows(stopped):
                     row = known.form.unpack(parts)
                     if known.takes_stopped:
                         arguments["token"] = row["token"]
@@ -272,7 +286,7 @@ class RemoteStore(StoreCalls):
                 if started or not tries:
                     raise _owner_lost(method) from error
             finally:
-                if whole:
+                if whole and stopped is None:
                     self._put_back(link)
                 else:
                     link.close()

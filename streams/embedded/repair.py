@@ -174,19 +174,18 @@ def repair(store: "EmbeddedStore", tenant: str | None = None) -> Document:
     first = Checked(store, tenant)
     for _ in first.run():
         pass
-    wrong = list(dict.fromkeys(f.key for f in first.faults if f.key is not None))
+    wrong = [f.key for f in first.faults if f.key is not None]
+    wrong = [key for key in dict.fromkeys(wrong) if key not in first.late]
     repaired: list[Document] = []
     failed: list[Document] = []
+    if first.late:
+        late = list(first.late)
+        done = store.engine.call(lambda: _caught_up(store.engine, late))
+        _enter(done.result(), repaired, failed)
     for begin in range(0, len(wrong), SESSIONS_A_PASS):
         part = wrong[begin : begin + SESSIONS_A_PASS]
         done = store.engine.call(lambda part=part: _rebuilt(store.engine, part))
-        for key, outcome in done.result().items():
-            name = SessionName.from_key(key)
-            row: Document = {"tenant": name.tenant, "session": name.session}
-            if isinstance(outcome, int):
-                repaired.append(row | {"version": outcome})
-            else:
-                failed.append(row | {"why": str(outcome)})
+        _enter(done.result(), repaired, failed)
     after = Checked(store, tenant)
     if first.faults:
         for _ in after.run():
@@ -199,9 +198,35 @@ def repair(store: "EmbeddedStore", tenant: str | None = None) -> Document:
     }
 
 
-def _rebuilt(
-    engine: "Engine", keys: Sequence[bytes]
-) -> dict[bytes, int | TurnstateError]:
+Outcomes = Mapping[bytes, int | TurnstateError]
+"""session key → its version now, or why it could not be repaired."""
+
+
+def _enter(
+    outcomes: Outcomes, repaired: list[Document], failed: list[Document]
+) -> None:
+    for key, outcome in outcomes.items():
+        name = SessionName.from_key(key)
+        row: Document = {"tenant": name.tenant, "session": name.session}
+        if isinstance(outcome, int):
+            repaired.append(row | {"version": outcome})
+        else:
+            failed.append(row | {"why": str(outcome)})
+
+
+def _caught_up(engine: "Engine", keys: Sequence[bytes]) -> Outcomes:
+    try:
+        bring_up_to_date(engine, keys)
+    except TurnstateError as error:
+        return dict.fromkeys(keys, error)
+    heads = engine.store.heads(keys)
+    return {
+        key: stored.head.version if stored else 0
+        for key, stored in zip(keys, heads, strict=True)
+    }
+
+
+def _rebuilt(engine: "Engine", keys: Sequence[bytes]) -> Outcomes:
     """Rebuild sessions from the log, one pass for all of them."""
     log, store = engine.log, engine.store
     everything = dict.fromkeys(keys)

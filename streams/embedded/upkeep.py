@@ -4,12 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from turnstate.schemas.errors import InvalidInputError, TurnstateError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    TurnstateError,
+)
 from turnstate.schemas.ids import SessionName, checked_id, tenant_prefix
 from turnstate.storage.session_keys import every_key
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.verify import Fault, Verified, verify_session
-from turnstate.storage.warm.tables import DEAD, LOG, STATE_TABLES
+from turnstate.storage.warm.tables import DEAD, FRAMES, HEADS, INDEX, LOG, STATE_TABLES
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.erase import erase
 from turnstate.streams.embedded.repair import behind, repair
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
 
 SEAL_SLICE: Final = 64
 """Sessions sealed in one go; publishing goes on between two of them."""
+
+_SEALED_PART: Final = 8
+"""Where an eighth of all sessions was sealed, what they left is compacted away
+at once: 35 ms for 24 000 turns, and the state is half as large."""
 
 _READ_TRIES: Final = 4
 
@@ -92,7 +100,51 @@ def seal(store: "EmbeddedStore", tenant: str | None = None) -> Document:
     for part in _slices(keys, SEAL_SLICE):
         count += engine.call(lambda part=part: engine.seal(part)).result()
     store.warm.flush()
+    if count * _SEALED_PART > store.warm.rows_about(HEADS):
+        for table in (FRAMES, HEADS, INDEX):
+            store.warm.compact(table)
     return {"sealed": count, "sessions": len(keys)}
+
+
+def trim_log(store: "EmbeddedStore", below: int) -> Document:
+    """Let go of log records below an offset; state does not need them any more.
+
+    What is trimmed can be rebuilt from a backup only. So everything is
+    verified first, and nothing is trimmed while something is wrong.
+
+    Args:
+        store: The store.
+        below: The first offset that is kept for certain; chunks go whole.
+
+    Raises:
+        InvalidInputError: the log does not reach so far.
+        CorruptDataError: a verification found damage: repair it first.
+    """
+    engine, warm = store.engine, store.warm
+    if not 0 <= below <= engine.log.end:
+        raise InvalidInputError(
+            f"offset {below} is not in the log, which ends at {engine.log.end}",
+            field="below",
+        )
+    checked = Checked(store, None)
+    for _ in checked.run():
+        pass
+    if checked.faults:
+        raise CorruptDataError(
+            f"{len(checked.faults)} things are wrong: {checked.faults[0].why}",
+            hint="the log is what they are rebuilt from: turnstate verify --repair",
+        )
+
+    def trim() -> None:
+        batch = warm.batch()
+        engine.log.stage_trim(batch, below)
+        warm.write(batch, sync=True)
+        warm.flush()
+        warm.compact(LOG)
+
+    engine.call(trim).result()
+    begin = next((offset for offset, _ in engine.log.read()), engine.log.end)
+    return {"begin": begin, "end": engine.log.end}
 
 
 def verify(
@@ -130,6 +182,7 @@ class Checked:
         frames: Frames and segments that were read.
         versions: Operations that were folded again.
         faults: What is wrong.
+        late: Sessions that are whole but fell behind the log: key → offset.
     """
 
     def __init__(self, store: "EmbeddedStore", tenant: str | None) -> None:
@@ -137,6 +190,7 @@ class Checked:
         self.tenant = _checked_tenant(tenant)
         self.sessions = self.frames = self.versions = 0
         self.faults: list[Fault] = []
+        self.late: dict[bytes, int] = {}
 
     def run(self) -> Iterator[int]:
         """Verify; yield the number of sessions that are done."""
@@ -216,6 +270,7 @@ class Checked:
             return
         for key, offset in sorted(found.items()):
             if key.startswith(prefix):
+                self.late[key] = offset
                 why = f"the log goes on for it at offset {offset}: it fell behind"
                 self.faults.append(Fault(key, "warm", None, why))
 
@@ -279,5 +334,6 @@ __all__ = [
     "repair",
     "seal",
     "stats",
+    "trim_log",
     "verify",
 ]

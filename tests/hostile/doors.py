@@ -11,14 +11,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec import UNSET
 
 from turnstate.agents.dead_letters import decode_dead_letter
-from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.agents.session.step import Answer
-from turnstate.replay.recording import RecordedOperation
+from turnstate.replay.engine import fold_recording
 from turnstate.replay.recording_json import item_from_json, json_line
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.clocks import Dot
@@ -27,11 +27,13 @@ from turnstate.schemas.errors import InvalidInputError, NotFoundError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import MAIN, Op
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
-from turnstate.storage.session_reader import operations
 from turnstate.storage.warm.tables import DEAD
 from turnstate.streams import documents
 from turnstate.streams.cli.publishing import publish_files
-from turnstate.streams.embedded.store import EmbeddedStore
+from turnstate.streams.embedded.access import OpenStore, open_store
+from turnstate.streams.embedded.exchange import export_items, import_items
+from turnstate.streams.embedded.owner import OwnedStore
+from turnstate.streams.embedded.remote import RemoteStore
 from turnstate.streams.settings import Settings
 
 READ: Final = "read"
@@ -48,6 +50,12 @@ REOPEN: Final = "reopen"
 
 SEAL: Final = "seal"
 """Frames can be sealed into segments."""
+
+CONTEXT: Final = "context"
+"""Messages for a model can be read."""
+
+ERASE: Final = "erase"
+"""What was said can be erased from every file."""
 
 
 class Refusal(NamedTuple):
@@ -102,6 +110,18 @@ class OpenDoor(Protocol):
 
     def seal(self) -> None:
         """Seal all sessions."""
+        ...
+
+    def context(self, budget_tokens: int, **options: Any) -> dict[str, Any]:
+        """Return the messages of session `s` for a model."""
+        ...
+
+    def erase(self, tenant: str, **which: Any) -> dict[str, Any]:
+        """Erase a user or a session; return the report."""
+        ...
+
+    def files(self) -> list[Path]:
+        """Return every file that the store has."""
         ...
 
     def close(self) -> None:
@@ -175,6 +195,15 @@ class BytesDoor:
     def reopen(self) -> None:
         raise AssertionError("there is no store here")
 
+    def context(self, budget_tokens: int, **options: Any) -> dict[str, Any]:
+        raise AssertionError("nothing is folded here")
+
+    def erase(self, tenant: str, **which: Any) -> dict[str, Any]:
+        raise AssertionError("there is no store here")
+
+    def files(self) -> list[Path]:
+        return []
+
     def close(self) -> None:
         """There is nothing to let go."""
 
@@ -185,9 +214,17 @@ class BytesDoor:
 class StoreDoor:
     """The embedded store, in this process."""
 
+    serving = False
+
     def __init__(self, folder: Path) -> None:
-        self.settings = Settings(data=folder, fsync="never")
-        self.store = EmbeddedStore(self.settings)
+        self.folder = folder
+        self.settings = Settings(data=folder / "data", fsync="never")
+        self.owned = OwnedStore(self.settings, serving=self.serving)
+
+    @property
+    def store(self) -> OpenStore:
+        """Return what is asked."""
+        return self.owned
 
     def send(self, lines: Sequence[bytes]) -> Sent:
         return sent_of(self.store.publish(lines), lines)
@@ -199,44 +236,73 @@ class StoreDoor:
             page = self.store.turns(tenant, session, branch=branch)
         except NotFoundError:
             return []
-        turns: list[dict[str, Any]] = read_json(documents.to_json(page))["turns"]
+        turns: list[dict[str, Any]] = plain(page)["turns"]
         return turns
 
     def state(
         self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
     ) -> dict[str, Any]:
-        return read_json(
-            documents.to_json(self.store.state(tenant, session, branch=branch))
-        )
+        return plain(self.store.state(tenant, session, branch=branch))
 
     def letters(self) -> list[Refusal]:
-        rows = self.store.warm.rows(DEAD)
-        found = [decode_dead_letter(row) for _, row in rows]
+        found = [decode_dead_letter(row) for _, row in self.owned.warm.rows(DEAD)]
         return [Refusal(each.reason, each.field, each.raw) for each in found]
 
     def reopen(self) -> None:
         self.close()
-        self.store = EmbeddedStore(self.settings)
-
-    def close(self) -> None:
-        self.store.close()
+        self.owned = OwnedStore(self.settings, serving=self.serving)
 
     def seal(self) -> None:
-        keys = [key for key, _ in self.store.stored_heads()]
-        self.store.engine.call(lambda: self.store.engine.seal(keys)).result()
+        self.store.seal()
+
+    def context(self, budget_tokens: int, **options: Any) -> dict[str, Any]:
+        return plain(
+            self.store.context("t", "s", budget_tokens=budget_tokens, **options)
+        )
+
+    def erase(self, tenant: str, **which: Any) -> dict[str, Any]:
+        return plain(self.store.erase(tenant, **which))
+
+    def files(self) -> list[Path]:
+        return [path for path in self.folder.rglob("*") if path.is_file()]
+
+    def close(self) -> None:
+        self.owned.close()
+
+
+class SocketDoor(StoreDoor):
+    """The store of another owner, through its socket."""
+
+    serving = True
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._remote: OpenStore | None = None
+
+    @property
+    def store(self) -> OpenStore:
+        """Return the way to the owner."""
+        if self._remote is None:
+            self._remote = open_store(self.settings)
+            assert isinstance(self._remote, RemoteStore)
+        return self._remote
+
+    def close(self) -> None:
+        if self._remote is not None:
+            self._remote.close()
+            self._remote = None
+        super().close()
 
 
 class PublishDoor(StoreDoor):
     """A JSONL file, as `turnstate publish` takes it in."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._path = folder / "lines.jsonl"
-
     def send(self, lines: Sequence[bytes]) -> Sent:
-        self._path.write_bytes(b"\n".join(lines) + b"\n")
+        path = self.folder / "lines.jsonl"
+        path.write_bytes(b"\n".join(lines) + b"\n")
         before = len(self.letters())
-        counts = publish_files(self.store, [str(self._path)], "turns")
+        counts = publish_files(self.store, [str(path)], "turns")
+        path.unlink()
         refusals = self.letters()[before:]
         answered = counts.accepted + counts.duplicates + len(refusals)
         return Sent(
@@ -247,37 +313,30 @@ class PublishDoor(StoreDoor):
 class ImportDoor(StoreDoor):
     """A recording of what one store folded, taken in by another."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "first")
-        self._second = Settings(data=folder / "second", fsync="never")
-
     @contextmanager
-    def _imported(self) -> Generator[EmbeddedStore]:
-        """Record all operations as JSON lines; fold them in a second store."""
-        lines: list[bytes] = []
-        for key, stored in self.store.stored_heads():
-            name, version = SessionName.from_key(key), stored.head.version
-            for _, op in operations(self.store.warm, key, stored, 0, version):
-                lines.append(json_line(RecordedOperation.of(name, op)))
-        items = [item_from_json(line) for line in lines]
-        records = [
-            recorded_bytes(item.name, item.record)
-            for item in items
-            if isinstance(item, RecordedOperation)
-        ]
-        with EmbeddedStore(self._second) as second:
-            answers = second.engine.submit(records).result()
-            assert not [answer for answer in answers if answer.error is not None]
+    def _imported(self) -> Generator[OwnedStore]:
+        """Write all as JSON lines, read them, fold them in a second store."""
+        lines = [json_line(item) for item in export_items(self.owned)]
+        with (
+            TemporaryDirectory(dir=self.folder) as folder,
+            OwnedStore(
+                Settings(data=Path(folder), fsync="never"), serving=False
+            ) as second,
+        ):
+            report = import_items(second, [item_from_json(line) for line in lines])
+            assert (report["refused"], report["conflicts"], report["dropped"]) == (
+                (0, 0, 0)
+            )
             yield second
 
     def turns(
         self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
     ) -> list[dict[str, Any]]:
         expected = super().turns(session, tenant=tenant, branch=branch)
-        first = self.store
-        with self._imported() as self.store:
+        first = self.owned
+        with self._imported() as self.owned:
             found = super().turns(session, tenant=tenant, branch=branch)
-        self.store = first
+        self.owned = first
         assert found == expected
         return found
 
@@ -285,12 +344,30 @@ class ImportDoor(StoreDoor):
         self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
     ) -> dict[str, Any]:
         expected = super().state(session, tenant=tenant, branch=branch)
-        first = self.store
-        with self._imported() as self.store:
+        first = self.owned
+        with self._imported() as self.owned:
             found = super().state(session, tenant=tenant, branch=branch)
-        self.store = first
+        self.owned = first
         # What a tier knows beside the state may differ; the state may not.
         assert found | {"tier": ""} == expected | {"tier": ""}
+        return found
+
+
+class ReplayDoor(StoreDoor):
+    """A recording of what the store folded, folded again in memory, shuffled."""
+
+    def state(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> dict[str, Any]:
+        found = super().state(session, tenant=tenant, branch=branch)
+        for seed in (None, 1, 2):
+            items = list(export_items(self.owned))
+            folded = fold_recording(
+                items, self.owned.graph, self.settings.log_name, shuffle=seed
+            )
+            again = folded.sessions[SessionName(tenant, session).key()]
+            assert again.digest.hex() == found["digest"]
+            assert again.operations == found["version"]
         return found
 
 
@@ -315,32 +392,28 @@ def read_json(raw: bytes) -> dict[str, Any]:
     return document
 
 
+def plain(document: object) -> dict[str, Any]:
+    """Return a document as a client reads it."""
+    return read_json(documents.to_json(document))
+
+
 NO_STORE: Final = "no store stands behind it"
+NOT_AGAIN: Final = (
+    "the same store as behind `store`: what is erased is looked for there"
+)
+STORED: Final = frozenset({READ, STATE, LETTERS, REOPEN, SEAL, CONTEXT})
 
 DOORS: Final = (
     Door(
         "bytes",
         lambda _folder: BytesDoor(),
         frozenset({READ, LETTERS}),
-        dict.fromkeys((STATE, REOPEN, SEAL), NO_STORE),
+        dict.fromkeys((STATE, REOPEN, SEAL, CONTEXT, ERASE), NO_STORE),
     ),
-    Door(
-        "store",
-        StoreDoor,
-        frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
-        {},
-    ),
-    Door(
-        "publish",
-        PublishDoor,
-        frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
-        {},
-    ),
-    Door(
-        "import",
-        ImportDoor,
-        frozenset({READ, STATE, LETTERS, REOPEN, SEAL}),
-        {},
-    ),
+    Door("store", StoreDoor, STORED | {ERASE}, {}),
+    Door("socket", SocketDoor, STORED | {ERASE}, {}),
+    Door("publish", PublishDoor, STORED | {ERASE}, {}),
+    Door("import", ImportDoor, STORED, {ERASE: NOT_AGAIN}),
+    Door("replay", ReplayDoor, STORED, {ERASE: NOT_AGAIN}),
 )
 """The doors that there are. Each opens on a folder of its own."""

@@ -11,7 +11,7 @@ from hostile.cases import (
     refused,
     stamp,
 )
-from hostile.doors import READ, REOPEN, STATE, OpenDoor
+from hostile.doors import ERASE, READ, REOPEN, SEAL, STATE, OpenDoor
 
 from turnstate.schemas.limits import ID_BYTES_MAX
 
@@ -121,6 +121,58 @@ def an_erased_session_begins_anew(door: OpenDoor) -> None:
     assert (state["incarnation"], state["version"], state["turn_count"]) == (2, 1, 1)
     assert state["branches"] == {"main": "u1"}
     assert contents(door.turns("s2")) == ["other"]
+
+
+SECRET: Final = "xyzzy-plugh"
+
+
+@case(24, STATE, ERASE, REOPEN, SEAL)
+def an_erased_user_is_in_no_file(door: OpenDoor) -> None:
+    """1 005 turns, 3 sessions, 2 forks, dead letters: no byte is left, others whole."""
+    said = [
+        line(f"{SECRET} {n}", session=f"s{n % 3}", user="me", turn_id=f"{SECRET}-{n}")
+        for n in range(1_005)
+    ]
+    accepted(door, *said[:600])
+    door.seal()
+    accepted(door, *said[600:])
+    accepted(
+        door,
+        op("fork", session="s0", branch="f1", target=f"{SECRET}-300"),
+        op("fork", session="s1", branch="f2", target=f"{SECRET}-301"),
+        line(f"fork {SECRET}", session="s0", branch="f1", slots={"set": {"k": SECRET}}),
+        line("mine", session="other", user="you", turn_id="y1"),
+        line(
+            SECRET,
+            session="other",
+            user="me",
+            turn_id="m1",
+            slots={"set": {"a": SECRET}},
+        ),
+        line("mine too", session="other", user="you", turn_id="y2"),
+        line("elsewhere", tenant="t2", session="s0", user="me"),
+    )
+    refused(
+        door,
+        "conflict",
+        "turn_id",
+        line(f"not {SECRET}", session="s0", user="me", turn_id=f"{SECRET}-0"),
+    )
+
+    report = door.erase("t", user="me")
+    assert (report["sessions"], report["found_after"]) == (3, 0)
+    for opened_again in (False, True):
+        if opened_again:
+            door.reopen()
+        assert all(door.turns(f"s{n}") == [] for n in range(3))
+        assert contents(door.turns("other")) == ["mine", None, "mine too"]
+        assert contents(door.turns("s0", tenant="t2")) == ["elsewhere"]
+        assert door.letters() == []
+        assert [
+            path for path in door.files() if SECRET.encode() in path.read_bytes()
+        ] == []
+    again = door.erase("t", user="me")
+    assert (again["sessions"], again["turns"], again["found_after"]) == (0, 0, 0)
 
 
 @case(25, STATE)

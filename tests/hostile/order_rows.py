@@ -12,7 +12,7 @@ from hostile.cases import (
     refused,
     stamp,
 )
-from hostile.doors import REOPEN, STATE, OpenDoor, Refusal
+from hostile.doors import CONTEXT, REOPEN, STATE, OpenDoor, Refusal
 
 
 @case(11, STATE, REOPEN)
@@ -39,6 +39,51 @@ def a_tool_turn_needs_no_call_id(door: OpenDoor) -> None:
         door, line("x", role="tool"), line("y", role="tool", tool_call_id="nobody's")
     )
     assert door.state()["open_tool_calls"] == []
+
+
+@case(11, CONTEXT)
+def a_lost_result_can_be_made_up_for_a_model(door: OpenDoor) -> None:
+    """The context may say that no result came; what is stored is not touched."""
+    accepted(
+        door,
+        line("find", turn_id="u1"),
+        line(None, role="assistant", tool_calls=[call("{}"), call("{}", "c2")]),
+        line("found", role="tool", tool_call_id="c1"),
+        line("hello?", turn_id="u2"),
+    )
+    before = door.turns()
+    shown = door.context(10_000, complete_open_calls=True)["messages"]
+    results = [each["tool_call_id"] for each in shown if each["role"] == "tool"]
+    assert sorted(results) == ["c1", "c2"]
+    assert door.turns() == before
+
+
+@case(12, CONTEXT)
+def a_cut_never_parts_a_call_from_its_result(door: OpenDoor) -> None:
+    """Wherever the budget cuts, pairs stay together; cutting again changes nothing."""
+    for n in range(4):
+        accepted(
+            door,
+            line(f"question {n}"),
+            line(None, role="assistant", tool_calls=[call("{}", f"c{n}")]),
+            line(f"result {n}", role="tool", tool_call_id=f"c{n}"),
+            line(f"answer {n}", role="assistant"),
+        )
+    sizes: set[int] = set()
+    for budget in range(1, 400, 3):
+        found = door.context(budget)
+        messages = found["messages"]
+        asked = [
+            each["id"]
+            for message in messages
+            for each in message.get("tool_calls") or ()
+        ]
+        told = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
+        assert asked == told
+        assert found["tokens"] <= budget
+        assert all(door.context(budget) == found for _ in range(2))
+        sizes.add(len(messages))
+    assert {0, 16} <= sizes
 
 
 @case(13, STATE, REOPEN)

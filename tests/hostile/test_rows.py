@@ -10,7 +10,6 @@ from hostile.rows import CASES, Case
 ROWS: Final = range(1, 31)
 
 ELSEWHERE: Final = {
-    12: "`context`, which cuts between pairs: the door `client`, with its context()",
     26: "expiry in Redis: the door `redis`, with the hot tier of the cluster",
     30: "a changelog cut in a flush: the door `kafka` (the owner is killed elsewhere)",
 }
