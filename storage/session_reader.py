@@ -1,7 +1,7 @@
 """Read one session back: its operations, its state at any version, any turn's state."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, overload
 
 import msgspec
 
@@ -21,7 +21,7 @@ from turnstate.schemas.operation import Op
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames.codec import decode_frame
 from turnstate.storage.frames.operations import PositionRange, decode_operations
-from turnstate.storage.frames.segment import open_segment
+from turnstate.storage.frames.segment import Segment, open_segment
 from turnstate.storage.stored_head import StoredHead
 
 ID_FACTS: Final = Dot("", 0)
@@ -43,6 +43,38 @@ class FrameStore(Protocol):
     def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
         """Return the state that the frames since the last seal start from."""
         ...
+
+
+class _SegmentRecords(Sequence[bytes]):
+    """The records of a segment, each made when it is asked for.
+
+    Reading the last turns of a session then costs the same wherever its
+    segments were cut.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._first = segment.header.from_version + 1
+
+    def __len__(self) -> int:
+        return self._segment.header.to_version - self._segment.header.from_version
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._segment.records())
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[bytes]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | Sequence[bytes]:
+        if isinstance(place, slice):
+            wanted = range(*place.indices(len(self)))
+            if len(wanted) == len(self) and wanted.step == 1:
+                return self._segment.records()
+            return [self._segment.record(self._first + at) for at in wanted]
+        return self._segment.record(self._first + range(len(self))[place])
 
 
 class Chunk(NamedTuple):
@@ -107,7 +139,7 @@ def chunks(
             segment = open_segment(data)
             yield Chunk(
                 header,
-                segment.records(),
+                _SegmentRecords(segment),
                 segment.bases,
                 _head_of(segment.start_head),
                 segment.positions,
@@ -168,11 +200,11 @@ def operations(
         first = chunk.header.from_version
         if first > have:
             break
-        for record in chunk.records[have - first :]:
-            if have >= end:
-                return
+        for record in chunk.records[have - first : end - first]:
             have += 1
             yield have, _decoded(record)
+        if have >= end:
+            return
     if have < end:
         raise CorruptDataError(
             f"version {have + 1} of the session is missing",
@@ -238,9 +270,8 @@ def _folded_from_nearest(
             fold = Fold(start, graph, ids, states)
         else:
             fold.learn(ids, states)
-        for record in chunk.records[fold.version - chunk.header.from_version :]:
-            if fold.version == version:
-                return fold
+        first = chunk.header.from_version
+        for record in chunk.records[fold.version - first : version - first]:
             fold.add(_decoded(record))
         if fold.version == version:
             return fold

@@ -63,6 +63,7 @@ class SessionView:
         self.stored = stored
         self.head = at or stored.head
         self._edits: list[Op] | None = None
+        self._recent: dict[str, list[ShownTurn]] = {}
 
     def state(self, branch: str) -> NodeState | None:
         """Return the state of a branch.
@@ -76,13 +77,16 @@ class SessionView:
 
     def recent(self, branch: str) -> list[ShownTurn]:
         """Return the last turns of a branch; reads only the frames they lie in."""
-        state = self.state(branch)
-        if state is None:
-            return []
-        versions = sorted(turn[3] for turn in state.recent)
-        found = {op.dot: (v, op) for v, op in self._at(versions)}
-        pairs = [found[Dot(t[1], t[2])] for t in state.recent]
-        return self._shown(pairs)
+        shown = self._recent.get(branch)
+        if shown is None:
+            state = self.state(branch)
+            if state is None:
+                return []
+            versions = sorted(turn[3] for turn in state.recent)
+            found = {op.dot: (v, op) for v, op in self._at(versions)}
+            shown = self._shown([found[Dot(t[1], t[2])] for t in state.recent])
+            self._recent[branch] = shown
+        return shown
 
     def listing(self, branch: str) -> list[ShownTurn]:
         """Return the turns of a branch, parents first; O(length of the session)."""

@@ -43,8 +43,11 @@ class Arrival(Struct, frozen=True, gc=False):
     op: Op | None = None
 
 
-class Answer(Struct, frozen=True, gc=False):
+class Answer(Struct, frozen=True):
     """What became of one arrival.
+
+    Known to the garbage collector: an error that was raised holds the frame
+    that holds the answers, and through it the whole store.
 
     Attributes:
         verdict: What became of it.
@@ -96,7 +99,7 @@ class Need(NamedTuple):
     history: bool = False
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class Outcome(Struct, frozen=True):
     """What one session's arrivals lead to.
 
     Attributes:

@@ -1,5 +1,6 @@
 """The warm tier: RocksDB with every table of a store committed in one batch."""
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -249,14 +250,18 @@ class WarmStore:
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, row) that start with a prefix, in order, from `start`."""
         walker = _guarded(self._tables[table].iter)
-        walker.seek(prefix if start is None else start)
-        while _guarded(walker.valid):
-            key: bytes = walker.key()
-            if not key.startswith(prefix):
-                break
-            yield key, walker.value()
-            walker.next()
-        _guarded(walker.status)
+        try:
+            walker.seek(prefix if start is None else start)
+            while _guarded(walker.valid):
+                key: bytes = walker.key()
+                if not key.startswith(prefix):
+                    break
+                yield key, walker.value()
+                walker.next()
+            _guarded(walker.status)
+        finally:
+            # A traceback would hold it, and through it the lock of the store.
+            del walker
 
     def last_key(self, table: str) -> bytes | None:
         """Return the greatest key of a table."""
@@ -318,10 +323,22 @@ class WarmStore:
         )
 
     def close(self) -> None:
-        """Close; readers and writers of this object fail from here on."""
+        """Close; readers and writers of this object fail from here on.
+
+        Raises:
+            CorruptDataError: a file is damaged; it is closed all the same.
+        """
         self._tables.clear()
         self._handles.clear()
-        _guarded(self._db.close)
+        database, self._db = self._db, None
+        if database is None:
+            return
+        try:
+            _guarded(database.close)
+        finally:
+            # An iterator that some traceback holds would hold the lock, too.
+            del database
+            gc.collect()
 
 
 class Batch:
@@ -416,6 +433,8 @@ def _guarded(call: Any, *arguments: Any) -> Any:  # noqa: ANN401 - a library bou
     try:
         return call(*arguments)
     except Exception as error:
+        # A traceback would hold the iterator, and through it the store's lock.
+        del call, arguments
         raise _translated(error) from error
 
 

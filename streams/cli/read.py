@@ -259,4 +259,7 @@ def tail(
 
 
 def _event_line(event: Any) -> str:
-    return "\t".join(f"{name}={clean(value)}" for name, value in event.items())
+    turn = event["turn"]
+    kind = turn.get("op") or turn.get("role", "")
+    said = _said(turn) if "role" in turn else shown(turn.get("to"))
+    return "\t".join(map(clean, (event["token"], turn["turn_id"], kind, said)))

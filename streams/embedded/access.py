@@ -46,8 +46,8 @@ def open_store(settings: Settings) -> OpenStore:
 def reach_owner(settings: Settings) -> OwnedStore | Link:
     """Connect to the owner, or open the store where there is none.
 
-    RocksDB's lock decides between two that open at once; the loser finds the
-    winner's socket a moment later. A socket that nobody listens at was left
+    A lock decides between two that open at once; the loser finds the winner's
+    socket a moment later. A socket that nobody listens at was left
     by an owner that died.
 
     Raises:

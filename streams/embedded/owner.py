@@ -20,6 +20,7 @@ from turnstate.agents.ports import Clock
 from turnstate.schemas.errors import TurnstateError, UnavailableError
 from turnstate.streams.embedded import messages
 from turnstate.streams.embedded.feed import Feed
+from turnstate.streams.embedded.lock import OwnerLock
 from turnstate.streams.embedded.messages import ConnectionLost, Inbox
 from turnstate.streams.embedded.methods import (
     METHODS,
@@ -83,14 +84,19 @@ class OwnedStore(EmbeddedStore, StoreCalls):
         *,
         serving: bool = True,
     ) -> None:
-        super().__init__(settings, clock)
+        self._owner_lock = OwnerLock(settings.data)
+        try:
+            super().__init__(settings, clock)
+        except BaseException:
+            self._owner_lock.release()
+            raise
         self.feed = Feed(self)
         self._server: StoreServer | None = None
         if serving:
             try:
                 self._server = StoreServer(self)
             except BaseException:
-                super().close()
+                self.close()
                 raise
 
     def call(self, method: str, **arguments: Any) -> Any:
@@ -108,12 +114,13 @@ class OwnedStore(EmbeddedStore, StoreCalls):
             self._server.close()
         self.feed.close()
         super().close()
+        self._owner_lock.release()
 
 
 class StoreServer:
     """Answer other processes at a Unix socket, one thread a connection.
 
-    Only who holds RocksDB's lock makes one, so a socket that is there already
+    Only who holds the lock of the folder makes one, so a socket that is there already
     was left by an owner that died.
 
     Args:
@@ -369,7 +376,15 @@ def socket_path(data: Path) -> str:
     if len(os.fsencode(near)) <= SOCKET_PATH_BYTES_MAX:
         return near
     user = os.getuid()
+    name = blake2b(os.fsencode(data.resolve()), digest_size=16).hexdigest()
     folder = Path(tempfile.gettempdir()) / f"turnstate-{user}"
+    far = str(folder / f"{name}.sock")
+    if len(os.fsencode(far)) > SOCKET_PATH_BYTES_MAX:
+        raise UnavailableError(
+            f"the path {far} is too long for a socket, as is {near}",
+            field="data",
+            hint="use a shorter data path, or a shorter TMPDIR",
+        )
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if found.st_uid != user or found.st_mode & 0o077:
@@ -377,8 +392,7 @@ def socket_path(data: Path) -> str:
             f"the folder {folder} for sockets is not this user's alone",
             hint="remove it, or use a shorter data path",
         )
-    name = blake2b(os.fsencode(data.resolve()), digest_size=16).hexdigest()
-    return str(folder / f"{name}.sock")
+    return far
 
 
 def _listening(path: str) -> socket.socket:

@@ -57,7 +57,11 @@ class EmbeddedStore:
             cache_bytes=settings.block_cache_bytes,
             write_buffer_bytes=settings.write_buffer_bytes,
         )
-        self.engine = Engine(self.warm, settings, self.graph, self.clock)
+        try:
+            self.engine = Engine(self.warm, settings, self.graph, self.clock)
+        except BaseException:
+            self.warm.close()
+            raise
 
     def close(self) -> None:
         """Commit what waits, then let the store go."""

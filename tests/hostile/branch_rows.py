@@ -12,7 +12,7 @@ from hostile.cases import (
     refused,
     stamp,
 )
-from hostile.doors import READ, REOPEN, STATE, OpenDoor
+from hostile.contract import READ, REOPEN, STATE, OpenDoor
 
 from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.schemas.clocks import Dot

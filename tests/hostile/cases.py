@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from hostile.doors import OpenDoor, Sent
+from hostile.contract import OpenDoor, Sent
 
 
 class Case(NamedTuple):

@@ -11,7 +11,7 @@ from hostile.cases import (
     raw_line,
     refused,
 )
-from hostile.doors import READ, REOPEN, SEAL, STATE, OpenDoor
+from hostile.contract import READ, REOPEN, SEAL, STATE, OpenDoor
 
 from turnstate.schemas.limits import RECORD_BYTES_MAX
 

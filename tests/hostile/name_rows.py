@@ -11,7 +11,7 @@ from hostile.cases import (
     refused,
     stamp,
 )
-from hostile.doors import ERASE, READ, REOPEN, SEAL, STATE, OpenDoor
+from hostile.contract import ERASE, READ, REOPEN, SEAL, STATE, OpenDoor
 
 from turnstate.schemas.limits import ID_BYTES_MAX
 

@@ -12,7 +12,7 @@ from hostile.cases import (
     refused,
     stamp,
 )
-from hostile.doors import CONTEXT, REOPEN, STATE, OpenDoor, Refusal
+from hostile.contract import CONTEXT, REOPEN, STATE, OpenDoor, Refusal
 
 
 @case(11, STATE, REOPEN)

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hostile.doors import DOORS, LETTERS, Door
+from hostile.contract import LETTERS, Door
+from hostile.doors import DOORS
 from hostile.rows import CASES, Case
 
 ROWS: Final = range(1, 31)

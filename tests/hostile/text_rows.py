@@ -12,7 +12,7 @@ from hostile.cases import (
     raw_line,
     refused,
 )
-from hostile.doors import READ, STATE, OpenDoor
+from hostile.contract import READ, STATE, OpenDoor
 
 
 @case(1, READ)

@@ -1,0 +1,180 @@
+"""Rebuild a whole store from its own log, where its files are damaged."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from turnstate.agents.dead_letters import DeadLetter, encode_dead_letter
+from turnstate.agents.ports import Clock, Record
+from turnstate.agents.session.agent import SessionAgent
+from turnstate.schemas.dialogue.head import digest
+from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.errors import CorruptDataError, TurnstateError
+from turnstate.schemas.position import Position
+from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.repair import FROM_BACKUP
+from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.storage.warm.tables import DEAD, HEADS, META
+from turnstate.streams.documents import Document
+from turnstate.streams.embedded.log import EmbeddedLog
+from turnstate.streams.settings import Settings
+
+_HOT_BYTES: Final = 64 << 20
+_LOG_END: Final = b"log_end"
+
+
+def rebuild_store(
+    settings: Settings, graph: DialogueGraph, clock: Clock, folder: Path
+) -> Document:
+    """Fold the whole log into a new store and put it in the old one's place.
+
+    A damaged table file cannot be mended in place: RocksDB reads it again
+    whenever it compacts. The log is read from it, everything else is made
+    anew; every old head that can be read is compared by digest. The damaged
+    folder is kept beside the new one.
+
+    Args:
+        settings: Of the store, which no process may have open.
+        graph: The dialogue graph.
+        clock: For arrival times.
+        folder: Where RocksDB's files lie.
+
+    Returns:
+        `sessions`, `turns`, `compared` heads, `damaged`: the old folder.
+
+    Raises:
+        CorruptDataError: the log is damaged or trimmed, or gives another state
+            than a head that can be read; nothing is changed then.
+        UnavailableError: another process owns the store.
+    """
+    fresh = folder.with_name(folder.name + ".rebuilding")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        report = _rebuilt(settings, graph, clock, folder, fresh)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    damaged = next(
+        path
+        for number in count(1)
+        if not (path := folder.with_name(f"{folder.name}.damaged-{number}")).exists()
+    )
+    folder.rename(damaged)
+    fresh.rename(folder)
+    return report | {"damaged": str(damaged)}
+
+
+def _rebuilt(
+    settings: Settings, graph: DialogueGraph, clock: Clock, folder: Path, fresh: Path
+) -> Document:
+    source = WarmStore(folder, log_name=settings.log_name)
+    try:
+        target = WarmStore(fresh, log_name=settings.log_name)
+        try:
+            turns, letters = _fold_log(source, target, graph, clock)
+            _copy_letters(source, target, letters)
+            compared = _compare_heads(source, target)
+            target.flush()
+            sessions = sum(1 for _ in target.rows(HEADS))
+        finally:
+            target.close()
+    finally:
+        _close_damaged(source)
+    return {"sessions": sessions, "turns": turns, "compared": compared}
+
+
+def _close_damaged(store: WarmStore) -> None:
+    try:
+        store.close()
+    except TurnstateError:
+        # It says once more that it is damaged; the lock is gone all the same.
+        return
+
+
+def _fold_log(
+    source: WarmStore, target: WarmStore, graph: DialogueGraph, clock: Clock
+) -> tuple[int, list[DeadLetter]]:
+    """Fold chunk after chunk, each with its state in one batch, as it once was."""
+    batch = target.batch()
+    for key, row in source.rows(META):
+        if key != _LOG_END:
+            batch.put(META, key, row)
+    target.write(batch, sync=False)
+    old, new = EmbeddedLog(source), EmbeddedLog(target)
+    agent = SessionAgent(
+        store=target,
+        hot=MemoryTier(_HOT_BYTES, frames_kept=0),
+        graph=graph,
+        log_name=target.log_name,
+        clock=clock,
+    )
+    turns = 0
+    letters: list[DeadLetter] = []
+    for first, raws in old.chunks():
+        if first != new.end:
+            raise CorruptDataError(
+                f"the log holds no offset {new.end}, the next one is {first}",
+                hint=FROM_BACKUP,
+            )
+        folded = agent.fold(list(_records(new, raws)))
+        batch = target.batch()
+        new.stage(batch, raws)
+        for change in folded.changes:
+            batch.stage(change)
+        target.write(batch, sync=False)
+        new.appended(len(raws))
+        agent.committed(folded)
+        turns += sum(map(len, folded.ops))
+        letters += folded.dead
+    if new.end != old.end:
+        raise CorruptDataError(
+            f"the log breaks off at offset {new.end}, its end is {old.end}",
+            hint=FROM_BACKUP,
+        )
+    return turns, letters
+
+
+def _records(log: EmbeddedLog, raws: Sequence[bytes]) -> Iterator[Record]:
+    for offset, raw in enumerate(raws, start=log.end):
+        yield Record(raw, Position(log.identity, log.partition, offset))
+
+
+def _copy_letters(
+    source: WarmStore, target: WarmStore, refused: Sequence[DeadLetter]
+) -> None:
+    """Copy the dead letters; where they are damaged, what was refused once more.
+
+    Those that were discarded or redriven come back then, which loses nothing.
+    """
+    batch = target.batch()
+    try:
+        for key, row in source.rows(DEAD):
+            batch.put(DEAD, key, row)
+    except CorruptDataError:
+        batch = target.batch()
+        for number, letter in enumerate(refused, start=1):
+            batch.put(DEAD, number.to_bytes(8, "big"), encode_dead_letter(letter))
+    target.write(batch, sync=True)
+
+
+def _compare_heads(source: WarmStore, target: WarmStore) -> int:
+    """Compare every head that can still be read with the rebuilt one."""
+    compared = 0
+    for key in target.keys():
+        try:
+            (before,) = source.heads([key])
+        except CorruptDataError:
+            continue
+        if before is None:
+            continue
+        (after,) = target.heads([key])
+        assert after is not None, "it was just listed"
+        if digest(before.head) != digest(after.head):
+            raise CorruptDataError(
+                f"the log gives another state than the head of {key!r} says",
+                hint=FROM_BACKUP,
+            )
+        compared += 1
+    return compared
