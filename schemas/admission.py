@@ -11,7 +11,7 @@ from turnstate.schemas.dialogue.fold import Fold, dot_reused
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import ConflictError, InvalidInputError, TurnstateError
 from turnstate.schemas.limits import GAP_INTERVALS_MAX, LIVE_BRANCHES_MAX
-from turnstate.schemas.operation import MAIN
+from turnstate.schemas.operation import MAIN, reference_of
 
 
 class Verdict(Enum):
@@ -114,10 +114,12 @@ def _named_turns_are_turns(draft: Draft, fold: Fold) -> Ruling | None:
     """Refuse a parent or target that is known and is no turn."""
     named = [("parent", parent) for parent in draft.parents or ()]
     if draft.body.target is not None:
-        named.append(("target", draft.body.target))
+        named.append(("target", reference_of(draft.body.target)))
     for field, reference in named:
         entry = fold.entry(reference) if isinstance(reference, str) else None
-        dot = reference if isinstance(reference, Dot) else entry and entry.dot
+        dot = entry.dot if entry is not None else None
+        if isinstance(reference, Dot):
+            dot = reference
         if dot is not None and dot in fold.asides:
             return Ruling(
                 Verdict.REFUSED,

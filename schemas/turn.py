@@ -95,7 +95,7 @@ class Turn(Struct, omit_defaults=True, frozen=True, gc=False):
     stamp: Stamp | None = None
     extra: dict[str, bytes] | None = None
 
-    def with_(self, **changes: Any) -> "Turn":  # noqa: ANN401 - any field's type
+    def with_(self, **changes: Any) -> "Turn":
         """Return the turn with some fields changed."""
         return msgspec.structs.replace(self, **changes)
 

@@ -10,8 +10,8 @@ from turnstate.schemas.dialogue.fold import Fold, IdEntry, RefoldNeeded
 from turnstate.schemas.dialogue.head import encode_head
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.operation import Op
-from turnstate.storage.frames import segment as segments
 from turnstate.storage.frames import header as layout
+from turnstate.storage.frames import segment as segments
 from turnstate.storage.frames.chain import START_LINK, link_of, verify_chain
 from turnstate.storage.frames.codec import session_hash
 from turnstate.storage.session_reader import (

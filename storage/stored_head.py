@@ -63,7 +63,8 @@ _CONTENT_HASH_BYTES: Final = 8
 def encode_stored_head(stored: StoredHead) -> bytes:
     """Return the row of a head: CRC32C, then MessagePack."""
     data = _encoder.encode(stored)
-    return google_crc32c.value(data).to_bytes(_CRC_BYTES, "little") + data
+    checksum: int = google_crc32c.value(data)
+    return checksum.to_bytes(_CRC_BYTES, "little") + data
 
 
 def decode_stored_head(row: bytes) -> StoredHead:

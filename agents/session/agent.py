@@ -28,7 +28,6 @@ from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.stored_head import NO_SESSION, StoredHead
 from turnstate.storage.tier import SessionChange
 
-
 LIVE_SESSIONS_MAX = 256
 """Above so many sessions in one group the log is being caught up with: frames
 are then written without a dictionary, which saves 6 µs each; sealing makes

@@ -21,7 +21,6 @@ from turnstate.storage.stored_head import (
 )
 from turnstate.storage.tier import SessionChange
 
-
 _session_hash: Final = lru_cache(maxsize=65_536)(session_hash)
 
 

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from turnstate.agents.session.step import Arrival
-from turnstate.schemas.clocks import Dot
 from turnstate.schemas.draft import Draft, DraftStamp
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
@@ -89,4 +88,3 @@ def erase_draft(name: SessionName, incarnation: int | None) -> Draft:
     )
 
 
-__all__ = ["FIRST_BYTE", "Dot", "arrival_of_recorded", "draft_of_op", "erase_draft", "recorded_bytes"]

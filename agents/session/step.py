@@ -19,7 +19,7 @@ from turnstate.schemas.dialogue.fold import (
     RefoldNeeded,
     StateNeeded,
 )
-from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head, NodeState
+from turnstate.schemas.dialogue.head import Head, NodeState
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
@@ -214,12 +214,10 @@ class _Step:
         draft = arrival.draft
         stamp = draft.stamp
         assert stamp is not None
-        parents = () if draft.parents is UNSET else draft.parents
-        assert parents is not UNSET
-        if arrival.trusted and self.fold.version == 0:
+        new_life = stamp.incarnation > self.fold.incarnation
+        if new_life and arrival.trusted and self.fold.version == 0:
             # A recording says which life of the session it holds.
-            if stamp.incarnation > self.fold.incarnation:
-                self._restart(stamp.incarnation)
+            self._restart(stamp.incarnation)
         op = arrival.op or Op.stamped(
             draft.body,
             draft.body_bytes,
@@ -227,7 +225,7 @@ class _Step:
             lamport=stamp.lamport,
             seen=stamp.seen,
             incarnation=stamp.incarnation,
-            parents=parents,
+            parents=() if draft.parents is UNSET else draft.parents,
             branch=draft.branch or MAIN,
             turn_id=draft.turn_id,
             time=draft.time,
@@ -281,7 +279,7 @@ class _Step:
         if body.op == "end":
             return ()
         if draft.parents is not UNSET:
-            return tuple(map(self._as_dot, draft.parents))  # type: ignore[arg-type]
+            return tuple(map(self._as_dot, draft.parents))
         branch = draft.branch or MAIN
         if body.op == "fork" and body.target is not None:
             return (self._as_dot(reference_of(body.target)),)
@@ -387,4 +385,3 @@ def _hashes_with(
     return hashes
 
 
-__all__ = ["EMPTY_HEAD", "Answer", "Arrival", "Facts", "Moment", "Need", "Outcome", "session_step"]

@@ -178,7 +178,7 @@ def _paired(
             del open_calls[call]
             if not turn.result_of:
                 message = {**turn.message, "tool_call_id": call}
-                turn = turn._replace(message=message, result_of=call)  # noqa: PLW2901
+                turn = turn._replace(message=message, result_of=call)
         for call in dict.fromkeys(turn.call_ids):
             # An id asked for twice: a result answers the later call.
             if call in open_calls:

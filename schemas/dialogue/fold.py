@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import counter
-from turnstate.schemas.dialogue.turn_graph import advanced, state_after, without_dots
 from turnstate.schemas.dialogue.head import (
     Branch,
     Head,
@@ -16,6 +15,7 @@ from turnstate.schemas.dialogue.head import (
     joined,
 )
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_graph import advanced, state_after, without_dots
 from turnstate.schemas.errors import ConflictError
 from turnstate.schemas.operation import (
     Body,
@@ -224,8 +224,7 @@ class Fold:
             return False
         assert op.incarnation == self.incarnation, "incarnations never mix"
         self.version += 1
-        if op.lamport > self.lamport:
-            self.lamport = op.lamport
+        self.lamport = max(self.lamport, op.lamport)
         self.total += int.from_bytes(op.operation_hash, "big")
         kind = op.body.op
         branch = self.branches.get(op.branch)
@@ -274,7 +273,9 @@ class Fold:
             self.usage = counter.count(self.usage, body.usage)
         base = self.states[branch.heads[0]]
         self.states[dot] = state_after(op, base, self.graph, version, False)
-        self.branches[op.branch] = advanced(branch, op, op.parents, self.states)
+        self.branches[op.branch] = advanced(
+            branch, op, branch.heads, self.states
+        )
 
     def _note_kind(self, op: Op, kind: str) -> None:
         if kind in NODE_KINDS:

@@ -5,7 +5,7 @@ from typing import Final
 
 from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import slot_map, tag_set
-from turnstate.schemas.dialogue.head import Branch, NodeState, OpenCall
+from turnstate.schemas.dialogue.head import Branch, NodeState, OpenCall, RecentTurn
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.limits import RECENT_TURNS
 from turnstate.schemas.operation import Op, SeenVector
@@ -19,14 +19,15 @@ def seen_joined(seen: DotSet, more: SeenVector) -> DotSet:
     result = seen.spans.copy()
     for replica, high in more.items():
         mine = result.get(replica)
-        if type(high) is int:
+        spans: tuple[int, ...]
+        if isinstance(high, int):
             spans = (1, high)
             if mine is not None and len(mine) == 2 and mine[0] == 1:
                 if high > mine[1]:
                     result[replica] = spans
                 continue
         else:
-            spans = tuple(high)  # type: ignore[arg-type]
+            spans = tuple(high)
         if mine is None:
             result[replica] = spans
         else:
@@ -78,10 +79,12 @@ def state_after(
         redacted: Whether its text and values are hidden.
     """
     body, dot = op.body, op.dot
+    open_calls: tuple[OpenCall, ...] = ()
+    recent: tuple[RecentTurn, ...] = ()
     if base is None:
         effective, slots, tags = op.lamport, {}, {}
-        phase, phase_error, open_calls = graph.start, None, ()
-        context, recent = DotSet({dot.replica: (dot.counter, dot.counter)}), ()
+        phase, phase_error = graph.start, None
+        context = DotSet({dot.replica: (dot.counter, dot.counter)})
     else:
         effective = op.lamport if op.lamport > base.effective else base.effective + 1
         slots, tags, phase = base.slots, base.tags, base.phase

@@ -4,7 +4,7 @@
 
 from collections.abc import Callable
 from hashlib import blake2b
-from struct import error as StructError  # noqa: N812 - it is an exception class
+from struct import error as StructError
 from typing import Final, cast
 
 import google_crc32c

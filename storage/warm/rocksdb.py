@@ -266,8 +266,13 @@ class WarmStore:
     def last_key(self, table: str) -> bytes | None:
         """Return the greatest key of a table."""
         walker = _guarded(self._tables[table].iter)
-        walker.seek_to_last()
-        return walker.key() if walker.valid() else None
+        try:
+            walker.seek_to_last()
+            found: bytes | None = walker.key() if walker.valid() else None
+            _guarded(walker.status)
+        finally:
+            del walker
+        return found
 
     # -- upkeep -----------------------------------------------------------
 
@@ -348,7 +353,6 @@ class Batch:
         self.native: Any = WriteBatch(raw_mode=True)
         self._handles = handles
         self._log_name = log_name
-        self._index = handles[INDEX]
 
     def put(self, table: str, key: bytes, row: bytes) -> None:
         """Set one row."""
@@ -387,7 +391,7 @@ class Batch:
             self.put(FRAMES, at, change.base)
         if change.frame is not None:
             self.put(FRAMES, version_key(prefix, head.version), change.frame)
-        put, index, ids = self.native.put, self._index, prefix + b"i"
+        put, index, ids = self.native.put, self._handles[INDEX], prefix + b"i"
         for turn_id, entry in change.ids.items():
             put(ids + turn_id_hash(turn_id), encode_entry(entry, self._log_name), index)
         for version in change.asides:
@@ -428,7 +432,7 @@ def _table_options(table: str, cache: Cache) -> Options:
 
 
 
-def _guarded(call: Any, *arguments: Any) -> Any:  # noqa: ANN401 - a library boundary
+def _guarded(call: Any, *arguments: Any) -> Any:
     """Call RocksDB and say its failures in our words."""
     try:
         return call(*arguments)

@@ -179,7 +179,7 @@ class Engine:
     def _main(self) -> None:
         try:
             asyncio.run(run(self.agent, self._batches(), self._commit))
-        except BaseException as error:  # noqa: BLE001 - whatever it was, say it
+        except BaseException as error:
             self._failure = error
             _log.error("engine.stopped", error=repr(error))
         self._refuse_rest()
@@ -362,7 +362,7 @@ def _kept_in_log(
 def _run_task(task: _Task) -> None:
     try:
         task.done.set_result(task.call())
-    except BaseException as error:  # noqa: BLE001 - it belongs to who asked
+    except BaseException as error:
         task.done.set_exception(error)
 
 

@@ -152,8 +152,9 @@ def pack_chunk(records: Sequence[bytes]) -> bytes:
         >>> unpack_chunk(pack_chunk([b"a", b"b"]), 0)
         [b'a', b'b']
     """
-    packed = lz4.block.compress(_encode(records))
-    return google_crc32c.value(packed).to_bytes(_CRC_BYTES, "little") + packed
+    packed: bytes = lz4.block.compress(_encode(records))
+    checksum: int = google_crc32c.value(packed)
+    return checksum.to_bytes(_CRC_BYTES, "little") + packed
 
 
 def unpack_chunk(row: bytes, first_offset: int) -> list[bytes]:

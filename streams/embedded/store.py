@@ -1,8 +1,8 @@
 """An open embedded store: publish turns, read sessions, in one process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from turnstate.agents.ports import Clock
 from turnstate.agents.session.step import Answer
@@ -27,6 +27,8 @@ from turnstate.streams.settings import Settings
 
 STORE_FOLDER = "store"
 """RocksDB's folder inside the data folder."""
+
+_Read = TypeVar("_Read")
 
 _READ_TRIES = 4
 """A reader that meets a seal reads the head again and follows it."""
@@ -291,7 +293,9 @@ class EmbeddedStore:
         head = fold_at(self.warm, key, stored, version, self.graph).head()
         return SessionView(self.warm, key, stored, head)
 
-    def _reading(self, name: SessionName, read: Any) -> Any:  # noqa: ANN401
+    def _reading(
+        self, name: SessionName, read: Callable[[StoredHead], _Read]
+    ) -> _Read:
         """Read with the newest head; where a seal came between, once more."""
         stored = self._stored(name.tenant, name.session)
         for left in range(_READ_TRIES - 1, -1, -1):
@@ -304,7 +308,9 @@ class EmbeddedStore:
                 stored = newer
         raise AssertionError("unreachable")
 
-    def _clock_at(self, tenant: str, session: str, version: int) -> dict[str, int]:
+    def _clock_at(
+        self, tenant: str, session: str, version: int
+    ) -> dict[str, int | list[int]]:
         """Return the version vector that a session had at a version.
 
         Raises:
@@ -318,7 +324,7 @@ class EmbeddedStore:
                 field="version",
                 hint="take a version before the gap, or after it closed",
             )
-        return clock.contiguous()
+        return dict(clock.contiguous())
 
 
 def graph_of(settings: Settings) -> DialogueGraph:

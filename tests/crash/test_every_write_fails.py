@@ -30,6 +30,9 @@ WAIT_S: Final = 20.0
 GROUP_TURNS: Final = 40
 """Turns in one commit: some submissions of a burst wait for the next one."""
 
+FAILURES_MAX: Final = 3
+"""One write fails, and perhaps what waited for it; no more."""
+
 Submission = list[bytes]
 
 
@@ -84,14 +87,17 @@ class Publisher:
 
     def run(self) -> dict[tuple[str, str], str]:
         """Return the digests once everything is acknowledged."""
-        while True:
+        last = ""
+        while self.failures <= FAILURES_MAX:
             try:
                 with EmbeddedStore(self.settings) as store:
                     if self._publish(store):
                         self._check(store)
                         return digests(store)
-            except UnavailableError:
+            except UnavailableError as error:
                 self.failures += 1
+                last = str(error)
+        raise AssertionError(f"it does not come up again: {last}")
 
     def _publish(self, store: EmbeddedStore) -> bool:
         while self.left:

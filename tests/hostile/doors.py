@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from hostile.contract import (
     CONTEXT,
@@ -41,6 +41,7 @@ from turnstate.schemas.wire.json import draft_from_json, turn_to_json
 from turnstate.storage.warm.tables import DEAD
 from turnstate.streams import documents
 from turnstate.streams.cli.publishing import publish_files
+from turnstate.streams.client import Client
 from turnstate.streams.embedded.access import OpenStore, open_store
 from turnstate.streams.embedded.exchange import export_items, import_items
 from turnstate.streams.embedded.owner import OwnedStore
@@ -179,6 +180,29 @@ class StoreDoor:
         self.owned.close()
 
 
+class ClientDoor(StoreDoor):
+    """The Python API; what reads as JSON comes as a dict, the rest as bytes."""
+
+    def send(self, lines: Sequence[bytes]) -> Sent:
+        answers = Client(self.owned).publish_many([_as_dict(raw) for raw in lines])
+        return sent_of(answers, lines)
+
+    def turns(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> list[dict[str, Any]]:
+        try:
+            page = Client(self.owned).turns(tenant, session, branch=branch)
+        except NotFoundError:
+            return []
+        turns: list[dict[str, Any]] = page["turns"]
+        return turns
+
+    def state(
+        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
+    ) -> dict[str, Any]:
+        return Client(self.owned).state(tenant, session, branch=branch)
+
+
 class SocketDoor(StoreDoor):
     """The store of another owner, through its socket."""
 
@@ -281,6 +305,22 @@ class ReplayDoor(StoreDoor):
         return found
 
 
+def _as_dict(raw: bytes) -> Any:
+    """Return a turn as a caller would build it, where JSON readers agree on it."""
+    try:
+        value = json.loads(raw.decode(), parse_constant=_no_number)
+        again = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        return raw
+    # A doubled key or an infinite number is lost in a dict.
+    spelled = json.dumps(value, ensure_ascii=False).encode()
+    return value if isinstance(value, dict) and raw in (again, spelled) else raw
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
 def sent_of(answers: Sequence[Answer], lines: Sequence[bytes]) -> Sent:
     """Count answers by what became of each record."""
     verdicts = Counter(answer.verdict for answer in answers)
@@ -321,6 +361,7 @@ DOORS: Final = (
         dict.fromkeys((STATE, REOPEN, SEAL, CONTEXT, ERASE), NO_STORE),
     ),
     Door("store", StoreDoor, STORED | {ERASE}, {}),
+    Door("client", ClientDoor, STORED | {ERASE}, {}),
     Door("socket", SocketDoor, STORED | {ERASE}, {}),
     Door("publish", PublishDoor, STORED | {ERASE}, {}),
     Door("import", ImportDoor, STORED, {ERASE: NOT_AGAIN}),

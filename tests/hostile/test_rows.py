@@ -17,7 +17,6 @@ ELSEWHERE: Final = {
 """Rows that no door of today can receive: which one will, and with what."""
 
 DOORS_TO_COME: Final = {
-    "client": "streams/client: the API that a server uses",
     "http": "the gateway: POST …/turns; ids from the raw path (rows 13, 22, 23)",
     "grpc": "StateSync",
     "kafka": "a record of topic turns, plain, protobuf or a packed batch",

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from turnstate.streams.cli import main
+
 COMMAND = [sys.executable, "-m", "turnstate.streams"]
 TIMEOUT_S = 120
 
@@ -55,13 +57,27 @@ def fixture_run(tmp_path: Path) -> Run:
 
 
 @pytest.fixture(name="told")
-def fixture_told(run: Run) -> Callable[..., Any]:
-    """Run with --json; return the exit code and the document."""
+def fixture_told(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Any]:
+    """Run with --json in this process, for speed; return exit code and document."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("TURNSTATE"):
+            monkeypatch.delenv(name)
+    feed = tmp_path.parent / f"{tmp_path.name}.stdin"
 
     def told(*arguments: str, stdin: bytes = b"") -> tuple[int, Any]:
-        done = run(*arguments, "--json", stdin=stdin)
-        assert done.stdout.count(b"\n") == 1, done.stderr
-        return done.returncode, json.loads(done.stdout)
+        feed.write_bytes(stdin)
+        capfd.readouterr()
+        with feed.open() as file:
+            monkeypatch.setattr("sys.stdin", file)
+            code = main.run([*arguments, "--json"])
+        out, err = capfd.readouterr()
+        assert out.count("\n") == 1, err
+        return code, json.loads(out)
 
     return told
 
@@ -208,7 +224,7 @@ def test_a_dead_letter_gives_its_bytes_back(filled: Any, run: Run) -> None:
         ("turns acme nobody", 3, "not_found"),
         ("rollback acme nobody 1", 3, "not_found"),
         ("dead-letters show 77", 3, "not_found"),
-        ("fork acme a main", 4, "branch_exists"),
+        ("fork acme a other", 4, "branch_exists"),
         ("sessions --profile cluster", 6, "unavailable"),
         ("publish missing.jsonl", 2, "unreadable_file"),
     ],
@@ -216,6 +232,7 @@ def test_a_dead_letter_gives_its_bytes_back(filled: Any, run: Run) -> None:
 def test_an_error_has_its_exit_code_and_its_words(
     filled: Any, run: Run, arguments: str, code: int, name: str
 ) -> None:
+    filled("fork", "acme", "a", "other")
     found, document = filled(*arguments.split())
 
     assert (found, document["error"]["code"]) == (code, name)

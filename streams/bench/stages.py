@@ -1,0 +1,148 @@
+"""Where the time of a turn goes: each stage's own share, measured in one run."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from turnstate.agents.session import agent, change, step
+from turnstate.replay.bench.corpora import (
+    dialogues,
+    in_file_order,
+    interleaved,
+    multiplied,
+)
+from turnstate.replay.bench.figures import Progress, Report, Size, figure, rounded
+from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.warm.rocksdb import Batch, WarmStore
+from turnstate.streams.bench.publishing import bench_store, checked, published
+from turnstate.streams.embedded.engine import Engine
+from turnstate.streams.embedded.log import EmbeddedLog
+
+RUNS: Final = {"small": 1, "large": 3}
+SESSIONS: Final = {"small": 60, "large": 10_000}
+_CALIBRATED: Final = 20_000
+
+STAGES: Final[Sequence[tuple[str, Any, str]]] = (
+    ("decode and check", agent, "draft_from_json"),
+    ("admit and stamp", agent, "session_step"),
+    ("fold", step.Fold, "add"),
+    ("head as a value", step.Fold, "head"),
+    ("frame", change, "encode_frame"),
+    ("chain link", change, "link_of"),
+    ("head row", change, "encode_stored_head"),
+    ("change", agent, "change_of"),
+    ("look up heads", agent.SessionAgent, "_heads"),
+    ("look up ids", agent.SessionAgent, "_ids"),
+    ("group and collect", agent.SessionAgent, "fold"),
+    ("rows into the batch", Batch, "stage"),
+    ("log chunk", EmbeddedLog, "stage"),
+    ("write and sync", WarmStore, "write"),
+    ("seal", Engine, "seal"),
+    ("hot tier", MemoryTier, "commit"),
+    ("answers", Engine, "_tell"),
+    ("records", Engine, "_records"),
+)
+"""(what it is, whose, its name); a stage inside another is not counted twice."""
+
+
+class _Watch:
+    """Count the processor's time of nested calls, each one's own part."""
+
+    def __init__(self) -> None:
+        self.own_ns: dict[str, int] = {}
+        self.calls: dict[str, int] = {}
+        self._inside: list[int] = []
+
+    def around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function with its time taken."""
+        own, calls, inside = self.own_ns, self.calls, self._inside
+        own.setdefault(name, 0)
+        calls.setdefault(name, 0)
+        now = time.thread_time_ns
+
+        def timed(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+            inside.append(0)
+            start = now()
+            try:
+                return call(*arguments, **named)
+            finally:
+                spent = now() - start
+                own[name] += spent - inside.pop()
+                calls[name] += 1
+                if inside:
+                    inside[-1] += spent
+
+        return timed
+
+    def cost_ns(self) -> tuple[float, float]:
+        """Return what timing costs a call: inside its own time, and around it."""
+        nothing = self.around("nothing", lambda: None)
+        start = time.thread_time_ns()
+        for _ in range(_CALIBRATED):
+            nothing()
+        whole = (time.thread_time_ns() - start) / _CALIBRATED
+        within = self.own_ns.pop("nothing") / self.calls.pop("nothing")
+        return within, whole - within
+
+
+@contextmanager
+def _watched() -> Iterator[_Watch]:
+    watch = _Watch()
+    with ExitStack() as stack:
+        for name, owner, attribute in STAGES:
+            timed = watch.around(name, getattr(owner, attribute))
+            stack.enter_context(patch.object(owner, attribute, timed))
+        yield watch
+
+
+def stages(size: Size, progress: Progress) -> Report:
+    """Measure the stages in file order, and interleaved.
+
+    By the processor's time of the engine's thread; what the clock itself
+    costs is taken off. The rest of the whole process (the publisher, RocksDB's
+    own threads) is told as one row.
+    """
+    small = size == "small"
+    found = dialogues(small=small)
+    whole: list[float] = []
+    tables: dict[str, Report] = {}
+    name = ""
+    for order, turns in (
+        ("file_order", in_file_order(found)),
+        ("interleaved", list(interleaved(list(multiplied(found, SESSIONS[size]))))),
+    ):
+        rows: dict[str, list[float]] = {}
+        for _ in range(RUNS[size]):
+            plain = _run(turns, progress, {}, watch=False)
+            name = _run(turns, progress, rows, watch=True)[1]
+            rows.setdefault("whole process, not watched", []).append(plain[0])
+        tables[order] = {stage: rounded(min(each)) for stage, each in rows.items()}
+        if order == "file_order":
+            whole = rows["whole process, not watched"]
+    return figure(whole, "processor's us a turn, file order") | {
+        "us_a_turn": tables,
+        "digest": name,
+    }
+
+
+def _run(
+    turns: Sequence[bytes],
+    progress: Progress,
+    rows: dict[str, list[float]],
+    *,
+    watch: bool,
+) -> tuple[float, str]:
+    with ExitStack() as stack:
+        watched = stack.enter_context(_watched()) if watch else None
+        store = stack.enter_context(bench_store())
+        done = published(store, turns, progress=progress)
+        if watched is None:
+            return done.cpu_us, ""
+        own, calls = dict(watched.own_ns), dict(watched.calls)
+        within, _ = watched.cost_ns()
+        for stage, spent in own.items():
+            us = (spent - calls[stage] * within) / done.turns / 1e3
+            rows.setdefault(stage, []).append(us)
+        return done.cpu_us, checked(store).digest
