@@ -1,13 +1,11 @@
 """Write and read recordings: stamped operations as a file that proves itself whole."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from struct import Struct
-from typing import Any, BinaryIO, Final, NamedTuple, NoReturn, cast
+from typing import BinaryIO, Final, NamedTuple, NoReturn
 
-import google_crc32c
-import lz4.block
 import msgspec
 
 from turnstate.schemas.errors import (
@@ -18,6 +16,12 @@ from turnstate.schemas.errors import (
 )
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
+from turnstate.storage.frames.native import (
+    Lz4Error,
+    crc32c,
+    lz4_compress,
+    lz4_decompress,
+)
 
 MAGIC: Final = b"\x89TSREC\r\n"
 """First bytes: no text, and a transfer that changes line ends breaks them."""
@@ -33,11 +37,6 @@ BLOCK_BYTES_MAX: Final = 16 << 20
 
 TORN_CODE: Final = "torn_recording"
 """Code of the error by which a recording that was cut short is named."""
-
-# These two ship no types.
-_crc_of: Final = cast("Callable[[bytes], int]", cast("Any", google_crc32c).value)
-_lz4: Final = cast("Any", lz4.block)
-_LZ4Error: Final = cast("type[Exception]", _lz4.LZ4BlockError)
 
 _HEADER: Final = Struct("<8sHHI")  # magic, version, flags, CRC32C of these
 _BLOCK: Final = Struct("<BBHIIIII")
@@ -172,12 +171,12 @@ def write_recording(file: BinaryIO, items: Iterable[RecordedItem]) -> RecordingT
 
 
 def _crc(data: bytes) -> bytes:
-    return _crc_of(data).to_bytes(4, "little")
+    return crc32c(data).to_bytes(4, "little")
 
 
 def _write_block(file: BinaryIO, kind: int, sequence: int, raw: bytes) -> None:
     assert len(raw) <= BLOCK_BYTES_MAX, "a record is no larger than a turn may be"
-    body: bytes = _lz4.compress(raw, store_size=False)
+    body = lz4_compress(raw, store_size=False)
     codec = _LZ4
     if len(body) >= len(raw):
         body, codec = raw, _RAW
@@ -188,7 +187,7 @@ def _write_block(file: BinaryIO, kind: int, sequence: int, raw: bytes) -> None:
         sequence,
         len(raw),
         len(body),
-        _crc_of(body),
+        crc32c(body),
         0,
     )[:-4]
     file.write(head + _crc(head))
@@ -300,7 +299,7 @@ class _Reader:
         body = self._take(body_length)
         if len(body) < body_length:
             self._torn(operations)
-        if _crc_of(body) != crc:
+        if crc32c(body) != crc:
             raise ChecksumError(f"the block at byte {start} is damaged")
         raw = _unpacked(body, codec, raw_length, start)
         try:
@@ -338,8 +337,8 @@ def _unpacked(body: bytes, codec: int, raw_length: int, start: int) -> bytes:
     raw = body
     if codec == _LZ4:
         try:
-            raw = _lz4.decompress(body, uncompressed_size=raw_length)
-        except (_LZ4Error, ValueError, MemoryError) as error:
+            raw = lz4_decompress(body, uncompressed_size=raw_length)
+        except (Lz4Error, ValueError, MemoryError) as error:
             raise CorruptDataError(
                 f"the block at byte {start} does not unpack: {error}"
             ) from error

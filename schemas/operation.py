@@ -214,12 +214,12 @@ class Op:
         op.dot = Dot(envelope.replica, envelope.counter)
         op.lamport = envelope.lamport
         op.seen = {
-            replica: high if type(high) is int else tuple(high)  # type: ignore[arg-type]
+            replica: high if isinstance(high, int) else tuple(high)
             for replica, high in envelope.seen.items()
         }
         op.incarnation = envelope.incarnation
         op.parents = tuple(
-            parent if type(parent) is str else Dot(*parent)
+            parent if isinstance(parent, str) else Dot(*parent)
             for parent in envelope.parents
         )
         op.branch = envelope.branch or MAIN
@@ -339,7 +339,7 @@ def seen_dots(seen: Mapping[str, Any]) -> DotSet:
     """
     return DotSet(
         {
-            replica: (1, high) if type(high) is int else tuple(high)
+            replica: (1, high) if isinstance(high, int) else tuple(high)
             for replica, high in seen.items()
             if high
         }

@@ -63,6 +63,7 @@ class OneSession:
     def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
         """Return None: nothing here is sealed yet."""
         del key, incarnation, sealed_version
+        return None
 
     def commit(self, changes: Iterable[SessionChange]) -> None:
         """Take changes that start from where this session stands.

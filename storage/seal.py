@@ -107,7 +107,8 @@ def _check_chain(store: FrameStore, key: bytes, stored: StoredHead) -> None:
     Raises:
         BrokenChainError: the version is named.
     """
-    start, frames = START_LINK, []
+    start = START_LINK
+    frames: list[bytes] = []
     after = max(stored.sealed_version - 1, 0)
     for part in store.frames(key, stored.head.incarnation, after):
         header = layout.decode_header(part)

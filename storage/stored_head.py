@@ -2,7 +2,6 @@
 
 from typing import Final
 
-import google_crc32c
 import msgspec
 from msgspec import Struct
 
@@ -11,6 +10,7 @@ from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head
 from turnstate.schemas.errors import ChecksumError, CorruptDataError
 from turnstate.schemas.position import Position
 from turnstate.storage.frames.chain import START_LINK
+from turnstate.storage.frames.native import crc32c
 
 
 class StoredHead(Struct, array_like=True, frozen=True, gc=False):
@@ -63,8 +63,7 @@ _CONTENT_HASH_BYTES: Final = 8
 def encode_stored_head(stored: StoredHead) -> bytes:
     """Return the row of a head: CRC32C, then MessagePack."""
     data = _encoder.encode(stored)
-    checksum: int = google_crc32c.value(data)
-    return checksum.to_bytes(_CRC_BYTES, "little") + data
+    return crc32c(data).to_bytes(_CRC_BYTES, "little") + data
 
 
 def decode_stored_head(row: bytes) -> StoredHead:
@@ -75,7 +74,7 @@ def decode_stored_head(row: bytes) -> StoredHead:
         CorruptDataError: it is no head.
     """
     data = row[_CRC_BYTES:]
-    if google_crc32c.value(data) != int.from_bytes(row[:_CRC_BYTES], "little"):
+    if crc32c(data) != int.from_bytes(row[:_CRC_BYTES], "little"):
         raise ChecksumError("the row of a head does not match its checksum")
     try:
         return _decoder.decode(data)

@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
 from turnstate.streams.documents import Document, to_json
 from turnstate.streams.embedded.access import OpenStore, open_store
+from turnstate.streams.embedded.iterating import in_thread
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.settings import Settings
 
@@ -73,7 +74,7 @@ class Client:
         """Commit what waits, and let the store go."""
         self.store.close()
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -225,7 +226,7 @@ class Client:
         token: str | None = None,
         follow: bool = True,
         stopped: Callable[[], bool] | None = None,
-    ) -> Iterator[Document]:
+    ) -> Generator[Document]:
         """Yield events after a token, in order, each once, also across restarts.
 
         Args:
@@ -239,13 +240,9 @@ class Client:
         events = self.store.subscribe(
             tenant, session, token=token, follow=follow, stopped=stopped
         )
-        try:
+        with closing(events):
             for event in events:
                 yield self._plain(event)
-        finally:
-            close = getattr(events, "close", None)
-            if close is not None:
-                close()
 
     def _plain(self, document: Document) -> Document:
         """Return a document without raw JSON in it."""
@@ -288,7 +285,7 @@ class AsyncClient:
         await asyncio.to_thread(self.client.close)
         self._threads.shutdown(wait=False)
 
-    async def __aenter__(self) -> "AsyncClient":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -296,9 +293,7 @@ class AsyncClient:
 
     async def _run(self, call: Callable[..., _T], *args: Any, **options: Any) -> _T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, lambda: call(*args, **options)
-        )
+        return await loop.run_in_executor(self._threads, lambda: call(*args, **options))
 
     async def publish(self, turn: AnyTurn) -> Answer:
         """Fold one turn; see `Client.publish`."""
@@ -340,9 +335,9 @@ class AsyncClient:
         """Return messages for a model; see `Client.context`."""
         return await self._run(self.client.context, tenant, session, **options)
 
-    async def sessions(self, **options: Any) -> AsyncIterator[Document]:
+    async def sessions(self, **options: Any) -> AsyncGenerator[Document]:
         """Yield a row for each session."""
-        async for row in _in_thread(lambda _: self.client.sessions(**options)):
+        async for row in in_thread(lambda _: self.client.sessions(**options)):
             yield row
 
     async def subscribe(
@@ -352,7 +347,7 @@ class AsyncClient:
         *,
         token: str | None = None,
         follow: bool = True,
-    ) -> AsyncIterator[Document]:
+    ) -> AsyncGenerator[Document]:
         """Yield events; see `Client.subscribe`. Ends when it is closed."""
 
         def begin(stopped: Callable[[], bool]) -> Iterator[Document]:
@@ -360,35 +355,8 @@ class AsyncClient:
                 tenant, session, token=token, follow=follow, stopped=stopped
             )
 
-        async for event in _in_thread(begin):
+        async for event in in_thread(begin):
             yield event
-
-
-async def _in_thread(
-    begin: Callable[[Callable[[], bool]], Iterator[_T]],
-) -> AsyncIterator[_T]:
-    """Yield what an iterator yields in a thread of its own.
-
-    One item is asked for at a time, so a slow reader holds the iterator back.
-    """
-    loop = asyncio.get_running_loop()
-    stop = threading.Event()
-    thread = ThreadPoolExecutor(1, "turnstate-subscription")
-    rows = begin(stop.is_set)
-    done = object()
-    try:
-        while True:
-            row = await loop.run_in_executor(thread, next, rows, done)
-            if row is done:
-                return
-            yield row  # type: ignore[misc]
-    finally:
-        stop.set()
-        # After the `next` that may still be under way: it looks at `stop`.
-        close = getattr(rows, "close", None)
-        if close is not None:
-            thread.submit(close)
-        thread.shutdown(wait=False)
 
 
 def turn_bytes(turn: AnyTurn) -> bytes:

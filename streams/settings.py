@@ -45,7 +45,7 @@ class Settings:
     write_buffer_bytes: int = 64 << 20
     seal_after_s: int = 300
     graph: str = ""
-    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    sources: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
     def __post_init__(self) -> None:
         """Check ranges and relations.

@@ -42,14 +42,14 @@ _named: Final = msgspec.json.Decoder(_Named)
 
 
 def session_key_of(raw: bytes) -> bytes | None:
-    """Return the key of the session that a log record is about; None = no turn.
+    r"""Return the key of the session that a log record is about; None = no turn.
 
     Looks at the names alone, a tenth of the cost of reading the turn; what is
     wrong with the rest of it is found when it is folded.
 
     Example:
         >>> session_key_of(b'{"tenant": "t", "session": "s", "role": "user"}')
-        b'\\x00\\x01ts'
+        b'\x00\x01ts'
         >>> session_key_of(b"nonsense")
     """
     try:

@@ -1,1 +1,1 @@
-"""Benches that need nothing but this package."""
+"""Benches that need nothing but this package; `turnstate.streams.bench` names all."""

@@ -80,7 +80,7 @@ def context_turns(turns: Sequence[dict[str, Any]]) -> Iterator[ContextTurn]:
         if turn.get("redacted"):
             yield ContextTurn(turn["turn_id"], {})
             continue
-        message = {name: turn[name] for name in _FIELDS if name in turn}
+        message: Message = {name: turn[name] for name in _FIELDS if name in turn}
         result_of = None
         if turn["role"] == "tool":
             result_of = turn.get("tool_call_id") or ""
@@ -123,7 +123,8 @@ def fit(
             call without one.
 
     Example:
-        >>> said = [ContextTurn(str(n), {"role": "user", "content": "hi"}) for n in range(9)]
+        >>> hi = {"role": "user", "content": "hi"}
+        >>> said = [ContextTurn(str(number), hi) for number in range(9)]
         >>> cut = fit(said, 30)
         >>> len(cut.messages), cut.tokens, cut.left_out[-1]
         (2, 24, '6')
@@ -166,7 +167,8 @@ def _paired(
     orphans: list[_Placed] = []
     open_calls: dict[str, int] = {}
     lost: set[tuple[int, str]] = set()
-    for place, turn in enumerate(turns):
+    for place, given in enumerate(turns):
+        turn = given
         if not turn.message:
             orphans.append((place, turn))
             continue

@@ -2,13 +2,9 @@
 # lz4 and google-crc32c ship no types:
 # pyright: reportUnknownMemberType=false
 
-from collections.abc import Callable
 from hashlib import blake2b
 from struct import error as StructError
-from typing import Final, cast
-
-import google_crc32c
-import lz4.block
+from typing import Final
 
 from turnstate.schemas.errors import (
     ChecksumError,
@@ -22,6 +18,13 @@ from turnstate.storage.frames.chain import LINK_BYTES
 from turnstate.storage.frames.dictionary import SHARED
 from turnstate.storage.frames.gate import is_delta
 from turnstate.storage.frames.header import CHECKED_BYTES, HEADER_BYTES, Header
+from turnstate.storage.frames.native import (
+    Lz4Error,
+    crc32c,
+    crc32c_more,
+    lz4_compress,
+    lz4_decompress,
+)
 
 FAST: Final = 0
 """Level: LZ4, for frames, which are soon replaced by a segment."""
@@ -33,11 +36,6 @@ long, since the optimal parser reads the whole dictionary (docs/bench.md)."""
 SESSION_HASH_BYTES: Final = 8
 
 _NO_HASH: Final = bytes(4)
-_compress: Final = cast("Callable[..., bytes]", lz4.block.compress)
-_decompress: Final = cast("Callable[..., bytes]", lz4.block.decompress)
-_crc: Final = cast("Callable[[bytes], int]", google_crc32c.value)
-_crc_more: Final = cast("Callable[[int, bytes], int]", google_crc32c.extend)
-_Lz4Error: Final = cast("type[Exception]", lz4.block.LZ4BlockError)
 _pack: Final = layout.pack
 
 
@@ -99,7 +97,7 @@ def encode_frame(
     assert kind in layout.KINDS, "head, frame or segment"
     flags, named = 0, _NO_HASH
     if dictionary:
-        named = _crc(dictionary).to_bytes(4, "little")
+        named = crc32c(dictionary).to_bytes(4, "little")
         if SHARED.get(named) == dictionary:
             flags = layout.SHARED
         elif is_delta(body, dictionary):
@@ -126,7 +124,7 @@ def encode_frame(
             len(stored),
             len(dictionary),
             named,
-            _crc(body),
+            crc32c(body),
             previous_link,
         )
     except StructError as error:
@@ -135,7 +133,7 @@ def encode_frame(
             f" incarnation {incarnation}",
             field="version",
         ) from error
-    checksum = _crc_more(_crc(checked), stored)
+    checksum = crc32c_more(crc32c(checked), stored)
     return b"%b%b%b" % (checked, checksum.to_bytes(4, "little"), stored)
 
 
@@ -148,10 +146,10 @@ def _packed(body: bytes, dictionary: bytes, level: int) -> tuple[bytes, int]:
         )
     if level == FAST:
         codec = layout.LZ4
-        stored = _compress(body, store_size=False, dict=dictionary)
+        stored = lz4_compress(body, store_size=False, dict=dictionary)
     else:
         codec = layout.LZ4HC
-        stored = _compress(
+        stored = lz4_compress(
             body,
             mode="high_compression",
             compression=level,
@@ -183,13 +181,13 @@ def decode_frame(data: bytes, *, dictionary: bytes = b"") -> tuple[Header, bytes
         raise CorruptDataError(
             f"a frame body has {len(stored)} bytes instead of {header.body_length}"
         )
-    if _crc_more(_crc(data[:CHECKED_BYTES]), stored) != header.checksum:
+    if crc32c_more(crc32c(data[:CHECKED_BYTES]), stored) != header.checksum:
         raise ChecksumError("the bytes of a frame do not match its checksum")
     if header.codec == layout.RAW:
         body = stored
     else:
         body = _unpacked(stored, header, dictionary if header.flags else b"")
-    if _crc(body) != header.raw_checksum:
+    if crc32c(body) != header.raw_checksum:
         raise ChecksumError("the decoded body of a frame does not match its checksum")
     return header, body
 
@@ -204,7 +202,7 @@ def _unpacked(stored: bytes, header: Header, dictionary: bytes) -> bytes:
             )
     elif header.dictionary_length:
         dictionary = dictionary[-header.dictionary_length :]
-        named = _crc(dictionary).to_bytes(4, "little")
+        named = crc32c(dictionary).to_bytes(4, "little")
         if (len(dictionary), named) != (
             header.dictionary_length,
             header.dictionary_hash,
@@ -215,8 +213,8 @@ def _unpacked(stored: bytes, header: Header, dictionary: bytes) -> bytes:
                 code="wrong_dictionary",
             )
     try:
-        body = _decompress(stored, uncompressed_size=header.raw_length, dict=dictionary)
-    except (_Lz4Error, ValueError) as error:
+        body = lz4_decompress(stored, uncompressed_size=header.raw_length, dict=dictionary)
+    except (Lz4Error, ValueError) as error:
         raise CorruptDataError(f"a frame body is no LZ4 block: {error}") from error
     if len(body) != header.raw_length:
         raise CorruptDataError(

@@ -451,12 +451,16 @@ def _translated(error: Exception) -> Exception:
 
 def _opening_failed(path: Path, error: Exception) -> Exception:
     text = str(error)
-    if "lock" in text.lower():
+    # Not just "lock": a corrupt file is reported by its "block checksum".
+    if "While lock file" in text or "lock hold by" in text:
         return UnavailableError(
             f"another process owns the store {path}",
             hint="its owner answers through the socket in the data folder",
             code="owned",
         )
-    if "Corruption" in text:
-        return CorruptDataError(f"the store {path} cannot be opened: {text}")
+    if "Corruption" in text or ("No such file" in text and (path / "CURRENT").exists()):
+        return CorruptDataError(
+            f"the store {path} cannot be opened: {text}",
+            hint="restore from a backup: turnstate restore",
+        )
     return UnavailableError(f"the store {path} cannot be opened: {text}")

@@ -31,13 +31,17 @@ STATE_TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX)
 """The tables that count as state; the log is reported beside them."""
 
 
+LIFE_BYTES: Final = 7
+"""Of the incarnation in the keys of rows."""
+
+
 def life_prefix(key: bytes, incarnation: int) -> bytes:
     """Return what all rows of one life of a session start with.
 
     The length first: no session's prefix starts another's, whatever bytes
     the names hold.
     """
-    return len(key).to_bytes(2, "big") + key + incarnation.to_bytes(7, "big")
+    return len(key).to_bytes(2, "big") + key + incarnation.to_bytes(LIFE_BYTES, "big")
 
 
 def session_prefix(key: bytes) -> bytes:

@@ -48,19 +48,25 @@ STAGES: Final[Sequence[tuple[str, Any, str]]] = (
 
 
 class _Watch:
-    """Count the processor's time of nested calls, each one's own part."""
+    """Count the processor's time of nested calls, each one's own part.
+
+    Looking at the clock takes time, too: what of it falls inside a call is
+    taken off its own time, the rest off that of the call around it.
+    """
 
     def __init__(self) -> None:
-        self.own_ns: dict[str, int] = {}
+        self.own_ns: dict[str, float] = {}
         self.calls: dict[str, int] = {}
-        self._inside: list[int] = []
+        self._inside: list[float] = []
+        self._within = self._beside = 0.0
+        self._within, self._beside = self._cost_ns()
 
     def around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function with its time taken."""
         own, calls, inside = self.own_ns, self.calls, self._inside
         own.setdefault(name, 0)
         calls.setdefault(name, 0)
-        now = time.thread_time_ns
+        now, within, beside = time.thread_time_ns, self._within, self._beside
 
         def timed(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
             inside.append(0)
@@ -69,15 +75,15 @@ class _Watch:
                 return call(*arguments, **named)
             finally:
                 spent = now() - start
-                own[name] += spent - inside.pop()
+                own[name] += spent - inside.pop() - within
                 calls[name] += 1
                 if inside:
-                    inside[-1] += spent
+                    inside[-1] += spent + beside
 
         return timed
 
-    def cost_ns(self) -> tuple[float, float]:
-        """Return what timing costs a call: inside its own time, and around it."""
+    def _cost_ns(self) -> tuple[float, float]:
+        """Return what timing adds to a call: in its own time, and beside it."""
         nothing = self.around("nothing", lambda: None)
         start = time.thread_time_ns()
         for _ in range(_CALIBRATED):
@@ -140,9 +146,6 @@ def _run(
         done = published(store, turns, progress=progress)
         if watched is None:
             return done.cpu_us, ""
-        own, calls = dict(watched.own_ns), dict(watched.calls)
-        within, _ = watched.cost_ns()
-        for stage, spent in own.items():
-            us = (spent - calls[stage] * within) / done.turns / 1e3
-            rows.setdefault(stage, []).append(us)
+        for stage, spent in dict(watched.own_ns).items():
+            rows.setdefault(stage, []).append(spent / done.turns / 1e3)
         return done.cpu_us, checked(store).digest

@@ -12,34 +12,42 @@ Name = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="Which one; without a name, all are listed."),
 ]
+SizeName = Annotated[
+    str,
+    typer.Option(
+        "--size",
+        metavar="small|large",
+        help="Small: a second or two, to see that it runs; large: the figures.",
+    ),
+]
 
 
 def bench(
     name: Name = None,
+    size: SizeName = "large",
     data: Data = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Measure one thing, in a folder of its own; the figures are medians."""
-    from turnstate.replay.bench import BENCHES
+    from turnstate.streams.bench import BENCHES, run_bench
     from turnstate.streams.cli.doors import log_to_stderr, settings_of
     from turnstate.streams.cli.progress import bar
+    from turnstate.streams.process import tune_garbage_collector
 
     settings_of(data, profile)
+    if size not in ("small", "large"):
+        raise InvalidInputError(
+            f"the size {size!r} is not known", field="size", hint="small or large"
+        )
     if name is None:
         names = sorted(BENCHES)
         answer({"benches": names}, as_json, [Table("benches", ("name",), zip(names))])
         return
-    if name not in BENCHES:
-        raise InvalidInputError(
-            f"there is no bench {name!r}",
-            field="name",
-            hint=f"one of {', '.join(sorted(BENCHES))}",
-        )
     log_to_stderr()
+    tune_garbage_collector()
     with bar(name) as step:
-        document: dict[str, Any] = BENCHES[name](step)
-    document = {"name": name} | document
+        document: dict[str, Any] = run_bench(name, size, step)
     document.setdefault("machine", _machine())
     answer(document, as_json, [Pairs("bench", document.items())])
 

@@ -132,6 +132,9 @@ LETTER_COMMANDS: Final = (
     _Entry("discard", discard, "", ["turnstate dead-letters discard 3 4"]),
 )
 
+_LONG: Final = frozenset({"demo", "publish", "import", "export", "replay", "verify"})
+"""Commands that run long enough for the cycle collector to matter."""
+
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
@@ -181,6 +184,10 @@ def _add(app: typer.Typer, entries: Sequence[_Entry]) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] and given[0] in _LONG:
+        from turnstate.streams.process import tune_garbage_collector
+
+        tune_garbage_collector()
     code = run(given)
     # What is left to do at exit (RocksDB's own threads) has nothing to say.
     sys.exit(code)
@@ -203,8 +210,9 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error, click's or typer's own
             return _misused(error, arguments)
-        if hasattr(error, "exit_code"):  # an early, wanted end
-            return int(error.exit_code)
+        code = getattr(error, "exit_code", None)
+        if isinstance(code, int):  # an early, wanted end
+            return code
         if os.environ.get("TURNSTATE_TRACEBACK"):
             raise
         return _failed(_unexpected(error), arguments)

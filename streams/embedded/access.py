@@ -5,7 +5,8 @@ from typing import Final
 
 from turnstate.schemas.errors import UnavailableError
 from turnstate.streams.embedded.messages import ConnectionLost
-from turnstate.streams.embedded.owner import OwnedStore, read_card
+from turnstate.streams.embedded.owner import OwnedStore
+from turnstate.streams.embedded.owner_card import read_card
 from turnstate.streams.embedded.remote import Link, RemoteStore
 from turnstate.streams.settings import Settings
 

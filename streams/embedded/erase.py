@@ -21,10 +21,16 @@ from turnstate.storage.repair import stage_swap
 from turnstate.storage.rewrite import said_by, without_redacted
 from turnstate.storage.session_reader import fold_all, operations
 from turnstate.storage.stored_head import StoredHead
-from turnstate.storage.warm.tables import FRAMES, INDEX, SEGMENTS, session_prefix
+from turnstate.storage.warm.tables import (
+    FRAMES,
+    INDEX,
+    LIFE_BYTES,
+    SEGMENTS,
+    session_prefix,
+)
 from turnstate.streams.documents import Document
+from turnstate.streams.embedded.fell_behind import records_after
 from turnstate.streams.embedded.recordings import not_covered, scrub_recordings
-from turnstate.streams.embedded.repair import records_after
 from turnstate.streams.embedded.scrub import (
     Gone,
     begin_purge,
@@ -379,7 +385,8 @@ def _rows(store: "EmbeddedStore", plan: _Plan) -> tuple[dict[str, int], int]:
         for table in (FRAMES, SEGMENTS, INDEX):
             for at, _ in store.warm.rows(table, prefix):
                 seen[table] += 1
-                found += int.from_bytes(at[len(prefix) : len(prefix) + 7], "big") <= life
+                begun = at[len(prefix) : len(prefix) + LIFE_BYTES]
+                found += int.from_bytes(begun, "big") <= life
     for key in plan.rewritten:
         stored = store.warm.heads([key])[0]
         assert stored is not None, "a session that is rewritten stays"

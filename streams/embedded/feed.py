@@ -1,14 +1,12 @@
 """Subscriptions: the events of one session or of all, from any token, each once."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Final
 
 from turnstate.schemas.errors import (
     InvalidInputError,
     NotFoundError,
-    UnavailableError,
 )
 from turnstate.schemas.ids import SessionName, checked_id
 from turnstate.schemas.operation import Op
@@ -38,8 +36,6 @@ PAGE_OPERATIONS: Final = 256
 
 _LOOK_S: Final = 0.25
 """How often a waiting subscriber looks whether it should stop."""
-
-_PAUSE_S: Final = 0.002
 
 Stopped = Callable[[], bool]
 
@@ -162,7 +158,7 @@ class Feed:
         *,
         follow: bool = True,
         stopped: Stopped = _never,
-    ) -> Iterator[Document]:
+    ) -> Generator[Document]:
         """Yield the events of a session after a token, in version order.
 
         Args:
@@ -183,7 +179,8 @@ class Feed:
         try:
             place = self._first_place(key, token, session)
             while True:
-                for place, op in self._stored(key, place):
+                for at, op in self._stored(key, place):
+                    place = at
                     yield self._session_event(key, place, op)
                 if not follow:
                     return
@@ -234,14 +231,15 @@ class Feed:
 
     def _stored(self, key: bytes, place: Place) -> Iterator[tuple[Place, Op]]:
         """Yield what the store has after a place, a page at a time."""
-        while True:
-            page = steadily(
-                self._engine, key, lambda stored: self._page(key, stored, place)
-            )
-            if not page:
-                return
-            for place, op in page:
-                yield place, op
+        page = self._newest_page(key, place)
+        while page:
+            yield from page
+            page = self._newest_page(key, page[-1][0])
+
+    def _newest_page(self, key: bytes, place: Place) -> list[tuple[Place, Op]]:
+        return steadily(
+            self._engine, key, lambda stored: self._page(key, stored, place)
+        )
 
     def _page(
         self, key: bytes, stored: StoredHead | None, place: Place
@@ -264,9 +262,7 @@ class Feed:
     def _event(self, key: bytes, place: Place, op: Op, token: str) -> Document:
         stored = self._engine.head(key)
         assert stored is not None, "its operation was read"
-        return event_document(
-            self._store.warm, key, stored.head, place, op, token
-        )
+        return event_document(self._store.warm, key, stored.head, place, op, token)
 
     # -- all sessions -----------------------------------------------------------
 
@@ -277,7 +273,7 @@ class Feed:
         tenant: str | None = None,
         follow: bool = True,
         stopped: Stopped = _never,
-    ) -> Iterator[Document]:
+    ) -> Generator[Document]:
         """Yield the events of all sessions after a token, in log order.
 
         Args:
@@ -352,7 +348,7 @@ def subscribe(
     token: str | None = None,
     follow: bool = True,
     stopped: Stopped = _never,
-) -> Iterator[Document]:
+) -> Generator[Document]:
     """Yield events: of one session, of a tenant, or of all sessions.
 
     Raises:
@@ -363,69 +359,4 @@ def subscribe(
         return store.feed.all(token, tenant=tenant, follow=follow, stopped=stopped)
     if tenant is None:
         raise InvalidInputError("a session is named without its tenant", field="tenant")
-    return store.feed.session(
-        tenant, session, token, follow=follow, stopped=stopped
-    )
-
-
-def reach(
-    store: "OwnedStore",
-    tenant: str,
-    session: str,
-    *,
-    at_least: int | str,
-    timeout_ms: int = 5000,
-) -> dict[str, Any]:
-    """Wait until a session is at a version, or the log at a token's offset.
-
-    Raises:
-        UnavailableError: it is not there in time (code `not_yet`).
-        InvalidInputError: the token is of another log.
-    """
-    key = SessionName(tenant, session).key()
-    engine = store.engine
-    log = engine.log
-    if isinstance(at_least, str) and ":" in at_least:
-        offset = log_offset(at_least, log.identity, log.partition)
-
-        def reached() -> bool:
-            return log.end > offset
-
-    else:
-        place = _wanted_place(at_least)
-
-        def reached() -> bool:
-            return _reached(engine.head(key), place)
-
-    deadline = time.monotonic() + timeout_ms / 1000
-    while not reached():
-        if time.monotonic() > deadline:
-            raise UnavailableError(
-                f"session {session!r} has not come to {at_least!r} yet",
-                field="at_least",
-                hint="ask again in a moment",
-                code="not_yet",
-            )
-        time.sleep(_PAUSE_S)
-    # The log's end moves a moment before the head that readers see.
-    engine.call(_nothing).result()
-    return {"reached": True}
-
-
-def _nothing() -> None:
-    """Do nothing in the owner's thread: what was committed is seen after it."""
-
-
-def _wanted_place(at_least: int | str) -> Place:
-    if isinstance(at_least, int):
-        return Place(0, at_least)
-    return session_place(at_least)
-
-
-def _reached(stored: StoredHead | None, wanted: Place) -> bool:
-    if stored is None:
-        return wanted.version == 0
-    incarnation, version = _top(stored)
-    if wanted.incarnation in (0, incarnation):
-        return version >= wanted.version
-    return incarnation > wanted.incarnation
+    return store.feed.session(tenant, session, token, follow=follow, stopped=stopped)

@@ -4,11 +4,15 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import google_crc32c
-import lz4.block
 import msgspec
 
 from turnstate.schemas.errors import ChecksumError, CorruptDataError
+from turnstate.storage.frames.native import (
+    Lz4Error,
+    crc32c,
+    lz4_compress,
+    lz4_decompress,
+)
 from turnstate.storage.warm.rocksdb import Batch, WarmStore
 from turnstate.storage.warm.tables import LOG, META
 
@@ -152,9 +156,8 @@ def pack_chunk(records: Sequence[bytes]) -> bytes:
         >>> unpack_chunk(pack_chunk([b"a", b"b"]), 0)
         [b'a', b'b']
     """
-    packed: bytes = lz4.block.compress(_encode(records))
-    checksum: int = google_crc32c.value(packed)
-    return checksum.to_bytes(_CRC_BYTES, "little") + packed
+    packed = lz4_compress(_encode(records))
+    return crc32c(packed).to_bytes(_CRC_BYTES, "little") + packed
 
 
 def unpack_chunk(row: bytes, first_offset: int) -> list[bytes]:
@@ -164,11 +167,11 @@ def unpack_chunk(row: bytes, first_offset: int) -> list[bytes]:
         CorruptDataError: the chunk is damaged.
     """
     packed = row[_CRC_BYTES:]
-    if google_crc32c.value(packed) != int.from_bytes(row[:_CRC_BYTES], "little"):
+    if crc32c(packed) != int.from_bytes(row[:_CRC_BYTES], "little"):
         raise ChecksumError(f"the log chunk at offset {first_offset} is damaged")
     try:
-        return _decode(lz4.block.decompress(packed))
-    except (msgspec.MsgspecError, lz4.block.LZ4BlockError, ValueError) as error:
+        return _decode(lz4_decompress(packed))
+    except (msgspec.MsgspecError, Lz4Error, ValueError) as error:
         raise CorruptDataError(
             f"the log chunk at offset {first_offset} cannot be read: {error}"
         ) from error

@@ -1,6 +1,6 @@
 """What an owner does for others: each method by name, and how its result travels."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -84,9 +84,7 @@ ANSWERS: Final = Form(
     lambda parts: list(map(answer_of, parts)),
 )
 HEAD: Final = Form(encode_head, decode_head)
-LETTER: Final = Form(
-    msgspec.msgpack.encode, msgspec.msgpack.Decoder(DeadLetter).decode
-)
+LETTER: Final = Form(msgspec.msgpack.encode, msgspec.msgpack.Decoder(DeadLetter).decode)
 
 
 def _own(name: str) -> Callable[..., Any]:
@@ -114,7 +112,7 @@ METHODS: Final[dict[str, Method]] = {
     "head": Method(_own("head"), HEAD),
     "sessions": Method(_own("sessions"), ROWS),
     "context": Method(_of("context", "context"), DOCUMENT),
-    "reach": Method(_of("feed", "reach"), DOCUMENT),
+    "reach": Method(_of("reach", "reach"), DOCUMENT),
     "subscribe": Method(_of("feed", "subscribe"), EVENTS, takes_stopped=True),
     "stats": Method(_of("upkeep", "stats"), DOCUMENT),
     "verify": Method(_of("upkeep", "verify"), DOCUMENT),
@@ -169,10 +167,10 @@ class StoreCalls:
         token: str | None = None,
         follow: bool = True,
         stopped: Callable[[], bool] | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Generator[dict[str, Any]]:
         """Yield the events of a session, or of all; see `feed.subscribe`."""
         arguments: dict[str, Any] = {} if stopped is None else {"stopped": stopped}
-        result: Iterator[dict[str, Any]] = self.call(
+        result: Generator[dict[str, Any]] = self.call(
             "subscribe",
             tenant=tenant,
             session=session,
@@ -187,7 +185,7 @@ class StoreCalls:
         return self.call("context", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
 
     def reach(self, **options: Any) -> dict[str, Any]:
-        """Wait until a session or the log is as far as said; see `feed.reach`."""
+        """Wait until a session or the log is as far as said; see `reach.reach`."""
         return self.call("reach", **options)  # type: ignore[no-any-return]
 
     def stats(self) -> dict[str, Any]:

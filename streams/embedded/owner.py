@@ -1,19 +1,14 @@
 """The owner of a store: the one process that has it open and answers the others."""
 
-import os
 import socket
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Self
 
-import msgspec
 import structlog
 
 from turnstate.agents.ports import Clock
@@ -29,16 +24,17 @@ from turnstate.streams.embedded.methods import (
     item_of,
     method_named,
 )
+from turnstate.streams.embedded.owner_card import (
+    OWNER_FILE,
+    other_version,
+    package_version,
+    socket_path,
+    write_card,
+)
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
 _log = structlog.get_logger(__name__)
-
-OWNER_FILE: Final = "owner.json"
-SOCKET_FILE: Final = "owner.sock"
-
-SOCKET_PATH_BYTES_MAX: Final = 100
-"""A Unix socket's path has at most 107 bytes on Linux, 103 on macOS."""
 
 CONNECTIONS_MAX: Final = 128
 """One more is told to come again: each has a thread."""
@@ -54,15 +50,6 @@ _CHUNK_BYTES: Final = 64 << 10
 
 
 _CLOSING: Final = messages.packed([0, messages.CLOSING, None])
-
-
-class OwnerCard(NamedTuple):
-    """What `owner.json` says of the owner."""
-
-    pid: int
-    socket: str
-    protocol: int
-    version: str
 
 
 class OwnedStore(EmbeddedStore, StoreCalls):
@@ -98,6 +85,9 @@ class OwnedStore(EmbeddedStore, StoreCalls):
             except BaseException:
                 self.close()
                 raise
+
+    def __enter__(self) -> Self:
+        return self
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Perform a method by name.
@@ -209,21 +199,24 @@ class StoreServer:
     def _serve_requests(self, connection: socket.socket, inbox: Inbox) -> None:
         while True:
             number, name, arguments = inbox.next()
-            with self._lock:
-                if self.closing:
-                    return
-                # Who follows the log is not waited for: it never ends.
-                known = METHODS.get(name)
-                busy = known is None or not known.takes_stopped
-                self._connections[connection] = busy
+            # Who follows the log is not waited for at the end: it never ends.
+            known = METHODS.get(name) if isinstance(name, str) else None
+            busy = known is None or not known.takes_stopped
+            if not self._begun(connection, busy=busy):
+                return
             try:
                 self._answer(connection, inbox, number, name, arguments)
             finally:
-                with self._lock:
-                    self._connections[connection] = False
-                    self._lock.notify_all()
-            if self.closing:
-                return
+                self._begun(connection, busy=False)
+
+    def _begun(self, connection: socket.socket, *, busy: bool) -> bool:
+        """Note whether a connection is waited for; say whether it may go on."""
+        with self._lock:
+            if busy and self.closing:
+                return False
+            self._connections[connection] = busy
+            self._lock.notify_all()
+            return not self.closing
 
     def _answer(
         self,
@@ -245,7 +238,7 @@ class StoreServer:
             end = messages.packed([number, messages.END, None])
         except ConnectionLost:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it belongs to who asked
             if not isinstance(error, TurnstateError):
                 _log.exception("owner.request_failed", method=name)
             parts = messages.error_parts(error)
@@ -325,24 +318,6 @@ def _check_hello(arguments: dict[str, Any]) -> None:
         raise other_version(package_version(), arguments.get("version"))
 
 
-def other_version(owner: object, caller: object) -> UnavailableError:
-    """Return the error for an owner that speaks another protocol."""
-    return UnavailableError(
-        f"turnstate {owner} owns the store, this is turnstate {caller}: "
-        "they do not understand each other",
-        hint="stop the process that owns the store, or use its version",
-        code="owner_version",
-    )
-
-
-def package_version() -> str:
-    """Return the version of this package."""
-    try:
-        return version("turnstate")
-    except PackageNotFoundError:
-        return "0"
-
-
 def _refuse(connection: socket.socket) -> None:
     error = UnavailableError(
         f"the owner of the store has {CONNECTIONS_MAX} connections",
@@ -360,41 +335,6 @@ def _hang_up(connection: socket.socket, how: int) -> None:
         connection.shutdown(how)
 
 
-# -- where the socket is -------------------------------------------------------
-
-
-def socket_path(data: Path) -> str:
-    """Return where the socket of a data folder lies.
-
-    In the folder, unless that path is too long for a socket: then in a folder
-    of this user alone in the temp directory, under a hash of the data path.
-
-    Raises:
-        UnavailableError: that folder belongs to someone else.
-    """
-    near = str(data.absolute() / SOCKET_FILE)
-    if len(os.fsencode(near)) <= SOCKET_PATH_BYTES_MAX:
-        return near
-    user = os.getuid()
-    name = blake2b(os.fsencode(data.resolve()), digest_size=16).hexdigest()
-    folder = Path(tempfile.gettempdir()) / f"turnstate-{user}"
-    far = str(folder / f"{name}.sock")
-    if len(os.fsencode(far)) > SOCKET_PATH_BYTES_MAX:
-        raise UnavailableError(
-            f"the path {far} is too long for a socket, as is {near}",
-            field="data",
-            hint="use a shorter data path, or a shorter TMPDIR",
-        )
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if found.st_uid != user or found.st_mode & 0o077:
-        raise UnavailableError(
-            f"the folder {folder} for sockets is not this user's alone",
-            hint="remove it, or use a shorter data path",
-        )
-    return far
-
-
 def _listening(path: str) -> socket.socket:
     Path(path).unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -410,20 +350,3 @@ def _listening(path: str) -> socket.socket:
             hint="the data folder has to be on a file system with sockets",
         ) from error
     return listener
-
-
-def write_card(file: Path, path: str) -> None:
-    """Say in `owner.json` who owns the store; replaced whole."""
-    card = OwnerCard(os.getpid(), path, messages.PROTOCOL, package_version())
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    draft.write_bytes(msgspec.json.encode(card._asdict()))
-    draft.replace(file)
-
-
-def read_card(data: Path) -> OwnerCard | None:
-    """Return who owns a store, None where nobody says so."""
-    try:
-        said = msgspec.json.decode((data / OWNER_FILE).read_bytes())
-        return OwnerCard(**said)
-    except (OSError, ValueError, TypeError):
-        return None

@@ -162,7 +162,7 @@ def _copy_letters(
 def _compare_heads(source: WarmStore, target: WarmStore) -> int:
     """Compare every head that can still be read with the rebuilt one."""
     compared = 0
-    for key in target.keys():
+    for key, _ in target.rows(HEADS):
         try:
             (before,) = source.heads([key])
         except CorruptDataError:

@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.dialogue.head import Head
@@ -21,8 +21,8 @@ from turnstate.streams.embedded.methods import (
     item_parts,
     method_named,
 )
-from turnstate.streams.embedded.owner import (
-    OwnedStore,
+from turnstate.streams.embedded.owner import OwnedStore
+from turnstate.streams.embedded.owner_card import (
     OwnerCard,
     other_version,
     package_version,
@@ -192,7 +192,7 @@ class RemoteStore(StoreCalls):
         if owned is not None:
             owned.close()
 
-    def __enter__(self) -> "RemoteStore":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -280,8 +280,9 @@ class RemoteStore(StoreCalls):
                 return
             except (ConnectionLost, NotRead, UnavailableError) as error:
                 tries -= 1
-                gone = not isinstance(error, UnavailableError)
-                if not gone and error.code != "owner_closing":
+                if isinstance(error, UnavailableError) and (
+                    error.code != "owner_closing"
+                ):
                     raise
                 if started or not tries:
                     raise _owner_lost(method) from error

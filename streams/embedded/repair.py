@@ -1,25 +1,20 @@
 """Repair an embedded store from its own log."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from turnstate.agents.ports import Clock, Record
-from turnstate.agents.session.rebuild import (
-    catch_up,
-    rebuild,
-    refolder,
-    session_key_of,
-)
-from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.agents.ports import Record
+from turnstate.agents.session.rebuild import catch_up, rebuild, refolder
 from turnstate.schemas.errors import CorruptDataError, TurnstateError
-from turnstate.schemas.ids import SessionName
-from turnstate.schemas.position import Position
-from turnstate.storage.repair import FROM_BACKUP, contiguous, stage_swap
+from turnstate.schemas.ids import SessionName, checked_id
+from turnstate.storage.repair import FROM_BACKUP, stage_swap
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.documents import Document
-from turnstate.streams.embedded.log import EmbeddedLog
+from turnstate.streams.embedded.fell_behind import records_after
+from turnstate.streams.embedded.verification import Checked, fault_document
 
 if TYPE_CHECKING:
     from turnstate.streams.embedded.engine import Engine
@@ -27,106 +22,6 @@ if TYPE_CHECKING:
 
 SESSIONS_A_PASS: Final = 256
 """Sessions rebuilt in one pass over the log: bounds what is held in memory."""
-
-
-def records_after(
-    log: EmbeddedLog, positions: Mapping[bytes, Position | None], end: int
-) -> Iterator[tuple[bytes, Record]]:
-    """Yield the records of some sessions that lie above their positions.
-
-    Args:
-        log: The log.
-        positions: session key → the position that it has; None = none.
-        end: Where to stop (exclusive).
-
-    Raises:
-        CorruptDataError: the log is damaged or does not reach back so far.
-    """
-    begin = min(
-        (
-            position.offset + 1
-            if position is not None and position.log == log.identity
-            else 0
-            for position in positions.values()
-        ),
-        default=end,
-    )
-    for offset, raw in contiguous(log.read(begin), begin, end):
-        key = session_key_of(raw)
-        if key is None or key not in positions:
-            continue
-        position = Position(log.identity, log.partition, offset)
-        if not position.is_redelivery_after(positions[key]):
-            yield key, Record(raw, position)
-
-
-def behind(
-    store: WarmStore,
-    log: EmbeddedLog,
-    graph: DialogueGraph,
-    clock: Clock,
-    *,
-    begin: int = 0,
-    wanted: Iterable[bytes] | None = None,
-    skipped: Iterable[bytes] = (),
-) -> dict[bytes, int]:
-    """Return the sessions to which the log would still add: key → offset.
-
-    Folds, without writing, every record above its session's position. What
-    was refused or a duplicate once is so again; anything else was lost.
-
-    Args:
-        store: The store.
-        log: Its log.
-        graph: The dialogue graph.
-        clock: Not used for what is decided.
-        begin: The offset to begin at.
-        wanted: Only these sessions; None = all.
-        skipped: Not these, which are known to be damaged.
-    """
-    agent = refolder(store, graph, store.log_name, clock)
-    only = None if wanted is None else set(wanted)
-    leave = set(skipped)
-    found: dict[bytes, int] = {}
-
-    def above() -> Iterator[Record]:
-        positions: dict[bytes, Position | None] = {}
-        for offset, raw in log.read(begin):
-            if offset >= end:
-                return
-            key = session_key_of(raw)
-            if key is None or key in leave or key in found:
-                continue
-            if only is not None and key not in only:
-                continue
-            if key not in positions:
-                stored = store.heads([key])[0]
-                positions[key] = stored.position if stored else None
-            position = Position(log.identity, log.partition, offset)
-            if not position.is_redelivery_after(positions[key]):
-                yield Record(raw, position)
-
-    end = log.end
-    for folded in catch_up(agent, above()):
-        for change in folded.changes:
-            assert change.after.position is not None
-            found.setdefault(change.key, change.after.position.offset)
-    return found
-
-
-def behind_at_open(
-    store: WarmStore, log: EmbeddedLog, graph: DialogueGraph, clock: Clock
-) -> dict[bytes, int]:
-    """Return the sessions that lack something of the log's last chunk.
-
-    Log and state are written in one batch, so there are none unless rows were
-    lost; the last chunk is where a lost batch shows. Costs one chunk.
-
-    Raises:
-        CorruptDataError: the log does not end where the store says it does.
-    """
-    begin = log.check_end()
-    return behind(store, log, graph, clock, begin=begin) if begin < log.end else {}
 
 
 def bring_up_to_date(engine: "Engine", keys: Iterable[bytes]) -> int:
@@ -168,9 +63,8 @@ def repair(store: "EmbeddedStore", tenant: str | None = None) -> Document:
         `sessions` looked at, `repaired` and `failed` with the reason for each;
         `bad` is what a verification says afterwards.
     """
-    # Both are parts of one command; a session's check is verify's.
-    from turnstate.streams.embedded.upkeep import Checked, fault_document
-
+    if tenant is not None:
+        checked_id(tenant, "tenant")
     first = Checked(store, tenant)
     for _ in first.run():
         pass
@@ -180,11 +74,11 @@ def repair(store: "EmbeddedStore", tenant: str | None = None) -> Document:
     failed: list[Document] = []
     if first.late:
         late = list(first.late)
-        done = store.engine.call(lambda: _caught_up(store.engine, late))
+        done = store.engine.call(partial(_caught_up, store.engine, late))
         _enter(done.result(), repaired, failed)
     for begin in range(0, len(wrong), SESSIONS_A_PASS):
         part = wrong[begin : begin + SESSIONS_A_PASS]
-        done = store.engine.call(lambda part=part: _rebuilt(store.engine, part))
+        done = store.engine.call(partial(_rebuilt, store.engine, part))
         _enter(done.result(), repaired, failed)
     after = Checked(store, tenant)
     if first.faults:

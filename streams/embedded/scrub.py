@@ -258,7 +258,8 @@ def purge_files(
             if prefixes
         ]
         if chunks is not None:
-            ranges.append((LOG, *(offset.to_bytes(8, "big") for offset in chunks)))
+            first, last = (offset.to_bytes(8, "big") for offset in chunks)
+            ranges.append((LOG, first, last))
         ranges.append((DEAD, bytes(8), b"\xfe" * 8))
     batch = store.batch()
     batch.delete(META, _PURGE_KEY)

@@ -14,9 +14,7 @@ _TRIES: Final = 6
 _PAUSE_S: Final = 0.002
 
 
-def steadily(
-    engine: Engine, key: bytes, read: Callable[[StoredHead | None], _T]
-) -> _T:
+def steadily(engine: Engine, key: bytes, read: Callable[[StoredHead | None], _T]) -> _T:
     """Return what `read` makes of the newest head.
 
     A seal swaps frames for segments in one batch, and the head in memory a

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from hostile.contract import (
     CONTEXT,
@@ -314,7 +314,8 @@ def _as_dict(raw: bytes) -> Any:
         return raw
     # A doubled key or an infinite number is lost in a dict.
     spelled = json.dumps(value, ensure_ascii=False).encode()
-    return value if isinstance(value, dict) and raw in (again, spelled) else raw
+    is_same = isinstance(value, dict) and raw in (again, spelled)
+    return cast("dict[str, Any]", value) if is_same else raw
 
 
 def _no_number(name: str) -> NoReturn:

@@ -23,7 +23,9 @@ Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 def line(session: str, turn: int, text: str = "hi", **more: Any) -> bytes:
     turn_fields = {"turn_id": f"t{turn}", "role": "user", "content": text}
-    return json.dumps({"tenant": "acme", "session": session} | turn_fields | more).encode()
+    return json.dumps(
+        {"tenant": "acme", "session": session} | turn_fields | more
+    ).encode()
 
 
 def lines(*given: bytes) -> bytes:

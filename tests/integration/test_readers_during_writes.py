@@ -108,15 +108,15 @@ def test_readers_see_whole_states_while_turns_come_and_seals_go_on(
         ]
         for thread in threads:
             thread.start()
+        keys = [SessionName("t", session).key() for session in SESSIONS]
         number, until = 1, time.monotonic() + SECONDS
         while time.monotonic() < until and not readers.failed:
             size = 1 + number % 9
             numbers = range(number, number + size)
             owned.publish([said(n, session) for n in numbers for session in SESSIONS])
             number += size
-            if number % 4 == 0:
-                keys = [SessionName("t", session).key() for session in SESSIONS]
-                owned.engine.call(lambda keys=keys: owned.engine.seal(keys)).result()
+            if number % 2 == 0:
+                owned.engine.call(lambda: owned.engine.seal(keys)).result()
             time.sleep(0.005)
         readers.stopped.set()
         for thread in threads:

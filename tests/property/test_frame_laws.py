@@ -18,7 +18,6 @@ from turnstate.storage.frames.chain import link_of, verify_chain
 from turnstate.storage.frames.codec import (
     FAST,
     SMALL,
-    _crc,
     decode_frame,
     dictionary_of,
 )
@@ -26,6 +25,7 @@ from turnstate.storage.frames.column_reader import gives_back
 from turnstate.storage.frames.columns import columns_of
 from turnstate.storage.frames.dictionary import NEWEST
 from turnstate.storage.frames.header import HEADER_BYTES, decode_header
+from turnstate.storage.frames.native import crc32c
 from turnstate.storage.frames.operations import (
     PositionRange,
     decode_operations,
@@ -141,7 +141,7 @@ def test_a_fitting_checksum_makes_garbage_no_truer(
         codec=codec, raw_length=raw_length, body_length=len(body)
     )
     checked = header.pack(*fields[:-1])
-    data = checked + _crc(checked + body).to_bytes(4, "little") + body
+    data = checked + crc32c(checked + body).to_bytes(4, "little") + body
 
     with pytest.raises(CorruptDataError):
         decode_frame(data)

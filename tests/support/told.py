@@ -4,9 +4,7 @@ import json
 from typing import Any
 
 
-def turn(
-    number: int, session: str = "s", tenant: str = "t", **fields: Any
-) -> bytes:
+def turn(number: int, session: str = "s", tenant: str = "t", **fields: Any) -> bytes:
     """Return the n-th turn of a session; `fields` override or add."""
     told: dict[str, Any] = {
         "tenant": tenant,

@@ -126,7 +126,8 @@ def test_parts_follow_the_turn_that_they_continue() -> None:
 
 
 def test_tool_calls_of_any_shape_do_no_harm() -> None:
-    for calls in (Raw(b"7"), Raw(b'[1, {"id": 2}, {"id": "a"}]'), {}, [None]):
+    odd: list[Any] = [Raw(b"7"), Raw(b'[1, {"id": 2}, {"id": "a"}]'), {}, [None]]
+    for calls in odd:
         turns = [said("0", "assistant", tool_calls=calls)]
         assert len(fit(list(context_turns(turns)), 1_000).messages) == 1
 

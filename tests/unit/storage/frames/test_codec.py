@@ -21,6 +21,7 @@ from turnstate.storage.frames.codec import (
 )
 from turnstate.storage.frames.dictionary import NEWEST
 from turnstate.storage.frames.header import HEADER_BYTES
+from turnstate.storage.frames.native import crc32c
 
 RECORDS = turn_records(40)
 DICTIONARY = dictionary_of(b"".join(RECORDS[:-1]))
@@ -182,7 +183,7 @@ def sealed_again(data: bytes, **fields: Any) -> bytes:
     known = header.decode_header(data)._replace(**fields)
     checked = header.pack(*known[:-1])
     body = data[HEADER_BYTES:]
-    checksum = codec._crc(checked + body)
+    checksum = crc32c(checked + body)
     return checked + checksum.to_bytes(4, "little") + body
 
 

@@ -139,13 +139,12 @@ def test_a_rate_is_above_nought(rate: float) -> None:
 def test_a_pause_of_the_producer_sends_on_what_was_read() -> None:
     ours, theirs = os.pipe()
     flushed = threading.Event()
-    with open(ours, "rb") as reading, open(theirs, "wb") as writing:
+    with os.fdopen(ours, "rb") as reading, os.fdopen(theirs, "wb", 0) as writing:
         followed = _Followed(reading, flushed.set)
         writing.write(b"one\n")
-        writing.flush()
         assert followed.read1(100) == b"one\n"
         assert not flushed.is_set()
-        later = threading.Timer(0.2, lambda: (writing.write(b"two\n"), writing.flush()))
+        later = threading.Timer(0.2, writing.write, [b"two\n"])
         later.start()
         assert followed.read1(100) == b"two\n"
         assert flushed.is_set()

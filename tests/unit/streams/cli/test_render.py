@@ -17,7 +17,7 @@ from turnstate.streams.cli.render import (
     ("text", "seen"),
     [
         ("plain", "plain"),
-        ("北京 – naïve", "北京 – naïve"),
+        ("北京, naïve", "北京, naïve"),
         ("\x1b[31mred", "\\x1b[31mred"),
         ("\x9b31m", "\\x9b31m"),
         ("two\nlines\tand a tab", "two\\nlines\\tand a tab"),
@@ -47,7 +47,9 @@ def test_json_values_are_shown_bare_where_they_are_text(
     assert shown(value) == seen
 
 
-def test_a_pipe_gets_tabs_and_no_colours(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_a_pipe_gets_tabs_and_no_colours(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
     answer({}, False, [Pairs("p", [("a", 1)]), Table("t", ("x", "y"), [("1", "[b]")])])
 
     assert capfdbinary.readouterr().out == b"a\t1\n\nx\ty\n1\t[b]\n"
