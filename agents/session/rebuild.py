@@ -171,9 +171,7 @@ def refold(
         Record(recorded_bytes(name, op.record), Position(_REWRITE, 0, version))
         for version, op in enumerate(ops, start=1)
     )
-    session = rebuild(
-        name.key(), records, graph=graph, log_name=log_name, clock=clock
-    )
+    session = rebuild(name.key(), records, graph=graph, log_name=log_name, clock=clock)
     check_same(session.stored, stored)
     made = session.changes[-1]
     after = msgspec.structs.replace(

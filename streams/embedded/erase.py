@@ -1,7 +1,7 @@
 """Erase a session or a user: from the state, then from every byte that is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from turnstate.agents.ports import Record
@@ -18,9 +18,8 @@ from turnstate.schemas.operation import Op
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
 from turnstate.storage.repair import stage_swap
-from turnstate.storage.rewrite import said_by, without_redacted
+from turnstate.storage.rewrite import without_redacted
 from turnstate.storage.session_reader import fold_all, operations
-from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.warm.tables import (
     FRAMES,
     INDEX,
@@ -29,6 +28,7 @@ from turnstate.storage.warm.tables import (
     session_prefix,
 )
 from turnstate.streams.documents import Document
+from turnstate.streams.embedded.erase_plan import ErasePlan, user_plan
 from turnstate.streams.embedded.fell_behind import records_after
 from turnstate.streams.embedded.recordings import not_covered, scrub_recordings
 from turnstate.streams.embedded.scrub import (
@@ -87,7 +87,7 @@ def erase(
     if session is not None:
         plan = _session_plan(store, tenant, checked_id(session, "session"))
     else:
-        plan = _user_plan(store, tenant, checked_id(user, "user"))
+        plan = user_plan(store, tenant, checked_id(user, "user"))
     if dry_run:
         return _report(plan, _scrubbed(store, plan, dry_run=True))
     _end_lives(store, plan)
@@ -105,41 +105,6 @@ def erase(
 
 
 @dataclass(slots=True)
-class _Plan:
-    """What is to be erased.
-
-    Attributes:
-        tenant: The tenant.
-        user: The user, None where a session is erased.
-        lives: session key → the life that ends, or ended last.
-        ending: Those of them that have not ended yet.
-        spoken: session key → turns of the user that are not redacted yet.
-        rewritten: Sessions of others in which the user spoke.
-        sessions: How many lives end.
-        turns: Turns that go.
-    """
-
-    tenant: str
-    user: str | None = None
-    lives: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    ending: list[bytes] = field(default_factory=list[bytes])
-    spoken: dict[bytes, list[Dot]] = field(default_factory=dict[bytes, list[Dot]])
-    rewritten: set[bytes] = field(default_factory=set[bytes])
-    sessions: int = 0
-    turns: int = 0
-
-    def add_session(self, key: bytes, stored: StoredHead) -> None:
-        life = stored.head.incarnation
-        if stored.is_tombstone:
-            self.lives[key] = life - 1
-        else:
-            self.lives[key] = life
-            self.ending.append(key)
-            self.sessions += 1
-            self.turns += stored.head.turn_count
-
-
-@dataclass(slots=True)
 class _Scrub:
     """What was looked at, what went, what is still there."""
 
@@ -148,9 +113,9 @@ class _Scrub:
     not_covered: list[str]
 
 
-def _session_plan(store: "EmbeddedStore", tenant: str, session: str) -> _Plan:
+def _session_plan(store: "EmbeddedStore", tenant: str, session: str) -> ErasePlan:
     key = SessionName(tenant, session).key()
-    plan = _Plan(tenant)
+    plan = ErasePlan(tenant)
     stored = store.engine.head(key)
     if stored is not None:
         plan.add_session(key, stored)
@@ -164,32 +129,10 @@ def _session_plan(store: "EmbeddedStore", tenant: str, session: str) -> _Plan:
     return plan
 
 
-def _user_plan(store: "EmbeddedStore", tenant: str, user: str) -> _Plan:
-    plan = _Plan(tenant, user)
-    for key, stored in store.stored_heads(tenant):
-        if stored.owner == user:
-            plan.add_session(key, stored)
-        elif not stored.is_tombstone:
-            _note_spoken(store, plan, key, stored)
-    return plan
-
-
-def _note_spoken(
-    store: "EmbeddedStore", plan: _Plan, key: bytes, stored: StoredHead
-) -> None:
-    assert plan.user is not None
-    ops = [op for _, op in operations(store.warm, key, stored)]
-    if not any(op.body.user == plan.user for op in ops):
-        return
-    plan.rewritten.add(key)
-    plan.spoken[key] = said_by(ops, plan.user, stored.head.redacted)
-    plan.turns += len(plan.spoken[key])
-
-
-def _look_again(store: "EmbeddedStore", plan: _Plan) -> None:
+def _look_again(store: "EmbeddedStore", plan: ErasePlan) -> None:
     """Plan what came while the first plan was carried out."""
     assert plan.user is not None
-    newer = _user_plan(store, plan.tenant, plan.user)
+    newer = user_plan(store, plan.tenant, plan.user)
     plan.lives |= newer.lives
     plan.ending, plan.spoken = newer.ending, newer.spoken
     plan.rewritten |= newer.rewritten
@@ -198,7 +141,7 @@ def _look_again(store: "EmbeddedStore", plan: _Plan) -> None:
     _end_lives(store, plan)
 
 
-def _end_lives(store: "EmbeddedStore", plan: _Plan) -> None:
+def _end_lives(store: "EmbeddedStore", plan: ErasePlan) -> None:
     """Send the erases through the log; each names the life that it ends."""
     records = []
     for key in plan.ending:
@@ -218,7 +161,7 @@ def _end_lives(store: "EmbeddedStore", plan: _Plan) -> None:
     plan.ending = []
 
 
-def _redact(store: "EmbeddedStore", plan: _Plan) -> None:
+def _redact(store: "EmbeddedStore", plan: ErasePlan) -> None:
     """Hide what the user said in the sessions of others."""
     records = []
     for key, dots in plan.spoken.items():
@@ -247,10 +190,10 @@ def _send(store: "EmbeddedStore", records: Sequence[bytes]) -> None:
             raise answer.error
 
 
-def _owner_task(store: "EmbeddedStore", plan: _Plan) -> Callable[[], "_Scrub | None"]:
+def _owner_task(store: "EmbeddedStore", plan: ErasePlan) -> Callable[[], "_Scrub | None"]:
     def task() -> _Scrub | None:
         if plan.user is not None:
-            newer = _user_plan(store, plan.tenant, plan.user)
+            newer = user_plan(store, plan.tenant, plan.user)
             if newer.ending or any(newer.spoken.values()):
                 return None
             plan.rewritten |= newer.rewritten
@@ -292,7 +235,7 @@ def _rewrite(
 
 def _scrubbed(
     store: "EmbeddedStore",
-    plan: _Plan,
+    plan: ErasePlan,
     stubs: Mapping[tuple[bytes, Dot], Op] | None = None,
     *,
     dry_run: bool = False,
@@ -323,13 +266,11 @@ def _scrubbed(
     _, still_letters = scrub_letters(warm, gone, dry_run=True)
     _, still_rows = _rows(store, plan)
     still = still_log + still_letters + still_rows
-    return _Scrub(
-        scanned, still, [*unread, *left, *not_covered(store.settings.data)]
-    )
+    return _Scrub(scanned, still, [*unread, *left, *not_covered(store.settings.data)])
 
 
 def _became(
-    store: "EmbeddedStore", plan: _Plan, stubs: Mapping[tuple[bytes, Dot], Op]
+    store: "EmbeddedStore", plan: ErasePlan, stubs: Mapping[tuple[bytes, Dot], Op]
 ) -> dict[int, tuple[bytes, Op]]:
     """Return which log record became which operation, in sessions that go on."""
     if not stubs:
@@ -356,7 +297,7 @@ def _became(
     return found
 
 
-def _erased_at(store: "EmbeddedStore", plan: _Plan) -> dict[bytes, int]:
+def _erased_at(store: "EmbeddedStore", plan: ErasePlan) -> dict[bytes, int]:
     """Return the offset of the erase that ended each life of the plan."""
     if not plan.lives:
         return {}
@@ -372,7 +313,7 @@ def _erased_at(store: "EmbeddedStore", plan: _Plan) -> dict[bytes, int]:
     return found
 
 
-def _rows(store: "EmbeddedStore", plan: _Plan) -> tuple[dict[str, int], int]:
+def _rows(store: "EmbeddedStore", plan: ErasePlan) -> tuple[dict[str, int], int]:
     """Count the rows of the sessions, and those that have to be gone."""
     seen = dict.fromkeys(("heads", FRAMES, SEGMENTS, INDEX), 0)
     found = 0
@@ -397,7 +338,7 @@ def _rows(store: "EmbeddedStore", plan: _Plan) -> tuple[dict[str, int], int]:
     return seen, found
 
 
-def _report(plan: _Plan, found: _Scrub) -> Document:
+def _report(plan: ErasePlan, found: _Scrub) -> Document:
     return {
         "sessions": plan.sessions,
         "rewritten": len(plan.rewritten),

@@ -62,9 +62,7 @@ def dead_letter(store: "EmbeddedStore", number: str) -> DeadLetter:
     return decode_dead_letter(row)
 
 
-def redrive(
-    store: "EmbeddedStore", numbers: Sequence[str] | None = None
-) -> Document:
+def redrive(store: "EmbeddedStore", numbers: Sequence[str] | None = None) -> Document:
     """Send letters again as they came; None = all that there are.
 
     A letter goes in the same batch that folds it, or that refuses it again

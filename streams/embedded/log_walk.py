@@ -50,12 +50,18 @@ class _Rest(NamedTuple):
 class _Stand:
     """How far a walk has come in one session."""
 
-    __slots__ = ("incarnation", "rests", "version")
+    __slots__ = ("incarnation", "rest", "version")
 
     def __init__(self, incarnation: int, version: int) -> None:
         self.incarnation = incarnation
         self.version = version
-        self.rests: deque[_Rest] = deque()
+        self.rest: _Rest | None = None
+
+    def taken(self) -> tuple[Place, Op]:
+        """Take the next operation."""
+        assert self.rest is not None
+        self.version, op = self.rest.ops.popleft()
+        return Place(self.incarnation, self.version), op
 
 
 def log_rows(engine: Engine, after: int) -> Iterator[tuple[int, list[bytes]]]:
@@ -135,15 +141,17 @@ class LogWalk:
         )
         if stand is None:
             return []
+        found = self._advance(key, stand, offset, draft)
         return [
-            Found(at, key, Place(stand.incarnation, version), op)
-            for at, version, op in _matched(stand, offset, draft)
+            # Of several for one record only the last may say that it is done.
+            Found(offset - (at < len(found)), key, place, op)
+            for at, (place, op) in enumerate(found, start=1)
         ]
 
     def _stand(
         self, key: bytes, stored: StoredHead | None, offset: int
     ) -> _Stand | None:
-        """Return where a session stands, with its next operations read."""
+        """Return where a session stands."""
         if stored is None or stored.is_tombstone:
             self._stands.pop(key, None)
             return None
@@ -154,24 +162,62 @@ class LogWalk:
             if len(self._stands) > SESSIONS_HELD_MAX:
                 self._stands.popitem(last=False)
         self._stands.move_to_end(key)
-        if not stand.rests and stand.version < stored.head.version:
-            stand.rests.append(
-                next(_rests(self._engine, key, stored, stand.version, whole=False))
-            )
         return stand
 
+    def _advance(
+        self, key: bytes, stand: _Stand, offset: int, draft: Draft
+    ) -> list[tuple[Place, Op]]:
+        """Take the operations that a record explains out of what is left."""
+        found: list[tuple[Place, Op]] = []
+        explained = False
+        while stand.rest is not None or self._read_on(key, stand):
+            rest = stand.rest
+            assert rest is not None
+            if offset < rest.first:
+                break
+            ops = rest.ops
+            if not explained and _explains(draft, *ops[0]):
+                explained = True
+                found.append(stand.taken())
+            if offset >= rest.last:
+                # Past its last record: what is left has no record any more.
+                found += (stand.taken() for _ in range(len(ops)))
+            if ops:
+                break
+            stand.rest = None
+        return found
+
+    def _read_on(self, key: bytes, stand: _Stand) -> bool:
+        """Read the frame or segment after where a session stands, if any."""
+
+        def read(stored: StoredHead | None) -> _Rest | None:
+            if (
+                stored is None
+                or stored.head.incarnation != stand.incarnation
+                or stored.head.version <= stand.version
+            ):
+                return None
+            return next(_rests(self._engine, key, stored, stand.version, whole=False))
+
+        stand.rest = steadily(self._engine, key, read)
+        return stand.rest is not None
+
     def _found_stand(self, key: bytes, stored: StoredHead, offset: int) -> _Stand:
-        """Find where a session stood before an offset: first in its frames."""
+        """Find where a session stood before an offset: first in its frames.
+
+        What was sealed together bears the same positions, so the search goes
+        back to what ends before the offset.
+        """
         stand = _Stand(stored.head.incarnation, stored.head.version)
         after, back = stored.sealed_version, 4 * SEGMENT_TURNS
         while after:
             first = next(_rests(self._engine, key, stored, after, whole=True), None)
-            if first is not None and first.first <= offset:
+            if first is not None and first.last < offset:
                 break
             after, back = max(0, after - back), back * 4
         for rest in _rests(self._engine, key, stored, after, whole=True):
             if rest.last >= offset:
-                stand.rests.append(rest)
+                stand.rest = rest
                 stand.version = rest.ops[0][0] - 1
                 if rest.first < offset:
                     self._skip(key, stand, rest.first, offset)
@@ -189,7 +235,7 @@ class LogWalk:
                     continue
                 draft = _draft_of(raw, at)
                 if draft is not None and draft.key == key:
-                    _matched(stand, at, draft)
+                    self._advance(key, stand, at, draft)
 
 
 def _rests(
@@ -231,31 +277,6 @@ def _rests(
             f"version {have + 1} of the session is missing",
             field=f"version {have + 1}",
         )
-
-
-def _matched(stand: _Stand, offset: int, draft: Draft) -> list[tuple[int, int, Op]]:
-    """Take the operations that a record explains out of what is left."""
-    found: list[tuple[int, int, Op]] = []
-    while stand.rests:
-        rest = stand.rests[0]
-        if offset < rest.first:
-            break
-        if offset <= rest.last:
-            version, op = rest.ops[0] if rest.ops else (0, None)
-            if op is not None and _explains(draft, version, op):
-                rest.ops.popleft()
-                found.append((offset, version, op))
-            if offset < rest.last:
-                break
-        # Past its last record: what is left has no record any more. Resuming
-        # may bring such operations twice, but never loses one.
-        found += ((offset - 1, version, op) for version, op in rest.ops)
-        stand.rests.popleft()
-        if offset == rest.last:
-            break
-    if found:
-        stand.version = found[-1][1]
-    return found
 
 
 def _explains(draft: Draft, version: int, op: Op) -> bool:

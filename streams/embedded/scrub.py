@@ -95,9 +95,7 @@ class Gone(NamedTuple):
             return False
         if self.user is not None and _holds(raw, self.user):
             return True
-        return any(
-            _holds(raw, SessionName.from_key(key).session) for key in self.lives
-        )
+        return any(_holds(raw, SessionName.from_key(key).session) for key in self.lives)
 
 
 def draft_of(raw: bytes) -> Draft | None:

@@ -108,9 +108,7 @@ def erased(change: SessionChange) -> SessionChange:
     """Return the change by which the session of a change is erased."""
     head = change.after.head
     tombstone = StoredHead(
-        msgspec.structs.replace(
-            StoredHead().head, incarnation=head.incarnation + 1
-        ),
+        msgspec.structs.replace(StoredHead().head, incarnation=head.incarnation + 1),
         erased=True,
     )
     return SessionChange(

@@ -8,6 +8,8 @@ from support.faulty_store import CrashError
 from support.offline import Offline
 from support.region import Life, Region
 from support.strategies import World as Bodies
+from msgspec import UNSET
+
 from turnstate.agents.session.agent import Folded
 from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.agents.session.step import Answer
@@ -196,7 +198,7 @@ class World:
             body = Body(
                 role="system",
                 op="edit" if kind < 2 else "redact",
-                content=f"new {self.numbers}" if kind < 2 else None,
+                content=f"new {self.numbers}" if kind < 2 else UNSET,
                 target=target.dot.address(),
             )
             return client.write(key, body, (target.dot,), turn_id=turn_id)

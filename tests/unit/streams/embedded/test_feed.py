@@ -114,6 +114,20 @@ def test_all_sessions_resume_from_every_token_across_seals_and_restarts(
                 assert found == told[at + 1 : at + 1 + most]
 
 
+def test_what_one_commit_brings_is_told_whole_though_it_fills_many_segments(
+    store: OwnedStore,
+) -> None:
+    store.publish([turn(n // 3, session=f"s{n % 3}") for n in range(900)])
+    whole = events(store)
+    for session in range(3):
+        versions = [e["version"] for e in whole if e["session"] == f"s{session}"]
+        assert versions == list(range(1, 301))
+    assert [e["turn"]["turn_id"] for e in whole[:4]] == ["s0-0", "s1-0", "s2-0", "s0-1"]
+    told = places(whole)
+    for at in range(0, 899, 149):
+        assert places(events(store, whole[at]["token"])) == told[at + 1 :]
+
+
 @pytest.mark.parametrize("everything", [False, True])
 def test_a_follower_sees_each_event_once_while_turns_come_and_seals_go_on(
     store: OwnedStore, *, everything: bool
