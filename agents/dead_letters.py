@@ -27,6 +27,7 @@ class DeadLetter(Struct, array_like=True, frozen=True, gc=False):
         time_ms: When it was refused.
         attempt: How often it was redriven before.
         trace: The W3C traceparent or request id it came with.
+        trusted: It came through a door that may bring recorded operations.
     """
 
     reason: str
@@ -41,6 +42,7 @@ class DeadLetter(Struct, array_like=True, frozen=True, gc=False):
     time_ms: int
     attempt: int = 0
     trace: str | None = None
+    trusted: bool = False
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -55,6 +57,7 @@ def dead_letter(
     *,
     attempt: int = 0,
     trace: str | None = None,
+    trusted: bool = False,
 ) -> DeadLetter:
     """Return the letter for a refused record; O(bytes kept)."""
     whole = len(raw) <= DEAD_LETTER_BYTES_MAX
@@ -71,6 +74,7 @@ def dead_letter(
         now_ms,
         attempt,
         trace,
+        trusted,
     )
 
 

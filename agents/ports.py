@@ -19,12 +19,15 @@ class Record(Struct, frozen=True, gc=False):
         position: Where it lies.
         attempt: How often it was redriven.
         refusal: The door could not even pass it on whole: why.
+        trusted: It comes through one of our own doors, which may bring recorded
+            operations; a producer's bytes of that form are no turn.
     """
 
     raw: bytes
     position: Position
     attempt: int = 0
     refusal: InvalidInputError | None = None
+    trusted: bool = False
 
 
 class Clock(Protocol):

@@ -37,8 +37,8 @@ _TIME_SHAPE: Final = re.compile(
 )
 """Python alone takes any letter for the T, and stops reading at a NUL."""
 
-_SESSIONS_KNOWN: Final = 4096
-"""The turns of a session come close together: its name is checked once."""
+_SESSIONS_KNOWN: Final = 32_768
+"""So many sessions may go on at once; the name of each is checked once."""
 
 
 class Draft(Struct, frozen=True, gc=False):

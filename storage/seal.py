@@ -1,15 +1,16 @@
 """Seal a session: the frames since the last seal become segments, read back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
 
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.dialogue.fold import Fold, IdEntry, RefoldNeeded
-from turnstate.schemas.dialogue.head import encode_head
+from turnstate.schemas.dialogue.head import NodeState, encode_head
 from turnstate.schemas.dialogue.phases import DialogueGraph
-from turnstate.schemas.operation import Op
+from turnstate.schemas.operation import Op, target_of
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames import segment as segments
 from turnstate.storage.frames.chain import START_LINK, link_of, verify_chain
@@ -63,15 +64,14 @@ def sealed(
     _check_chain(store, key, stored)
     frames = list(chunks(store, key, stored, stored.sealed_version))
     records = [record for frame in frames for record in frame.records]
-    bases = _merged_bases(frames)
     positions = segments.merged_positions(
         position for frame in frames for position in frame.positions
     )
     ends = segments.cuts(records)
-    heads = _start_heads(store, key, stored, records, bases, ends, graph)
+    starts = _starts(store, key, stored, frames, ends, graph)
     made: list[tuple[int, bytes]] = []
     link, begin = stored.segment_link, 0
-    for end, head in zip(ends, heads, strict=True):
+    for end, (head, bases) in zip(ends, starts, strict=True):
         first = stored.sealed_version + begin
         data = segments.encode_segment(
             segments.Contents(
@@ -121,45 +121,78 @@ def _check_chain(store: FrameStore, key: bytes, stored: StoredHead) -> None:
     verify_chain(frames, start, newest_link=stored.link)
 
 
-def _merged_bases(frames: Sequence[Chunk]) -> dict[Dot, bytes]:
-    """Return what all frames carry; of what the index said, the first word."""
-    bases: dict[Dot, bytes] = {}
-    facts: dict[str, IdEntry] = {}
-    for frame in frames:
-        bases.update(frame.bases)
-        facts = {**decode_bases(frame.bases)[1], **facts}
-    bases.pop(ID_FACTS, None)
-    return bases | encode_bases({}, facts)
-
-
-def _start_heads(
+def _starts(
     store: FrameStore,
     key: bytes,
     stored: StoredHead,
-    records: Sequence[bytes],
-    bases: Mapping[Dot, bytes],
+    frames: Sequence[Chunk],
     ends: Sequence[int],
     graph: DialogueGraph,
-) -> list[bytes]:
-    """Return the encoded head that each segment starts from."""
+) -> list[tuple[bytes, dict[Dot, bytes]]]:
+    """Return what each segment starts from: its head, and what it must carry."""
+    states, bases, ids = _carried(frames, stored.sealed_version)
     start = start_head(store, key, stored)
-    heads = [encode_head(start) if start.version else b""]
+    found = [
+        (
+            encode_head(start) if start.version else b"",
+            bases | encode_bases({}, ids),
+        )
+    ]
     if len(ends) == 1:
-        return heads
-    states, ids = decode_bases(bases)
+        return found
+    ops = [Op.decode(record) for frame in frames for record in frame.records]
     fold = Fold(start, graph, ids, states)
     try:
-        for at, record in enumerate(records[: ends[-2]], start=1):
-            fold.add(Op.decode(record))
+        for at, op in enumerate(ops[: ends[-2]], start=1):
+            fold.add(op)
             if at in ends:
-                heads.append(encode_head(fold.head()))
+                facts = _known(fold, ops[at : ends[len(found)]])
+                carried = bases | encode_bases({}, facts)
+                found.append((encode_head(fold.head()), carried))
     except RefoldNeeded:
-        heads[1:] = [
-            encode_head(
-                fold_all(
-                    store, key, stored, graph, stored.sealed_version + end
-                ).head()
-            )
-            for end in ends[:-1]
-        ]
-    return heads
+        del found[1:]
+        for at, end in pairwise(ends):
+            fold = fold_all(store, key, stored, graph, stored.sealed_version + at)
+            carried = bases | encode_bases({}, _known(fold, ops[at:end]))
+            found.append((encode_head(fold.head()), carried))
+    return found
+
+
+def _carried(
+    frames: Sequence[Chunk], sealed_version: int
+) -> tuple[dict[Dot, NodeState], dict[Dot, bytes], dict[str, IdEntry]]:
+    """Return the states that frames carry, and what the index said at the seal.
+
+    Of what it said of an id the first word counts. What came after the seal
+    was not known at its start: the fold of the segment finds it out anew.
+    """
+    bases: dict[Dot, bytes] = {}
+    states: dict[Dot, NodeState] = {}
+    ids: dict[str, IdEntry] = {}
+    for frame in frames:
+        bases.update(frame.bases)
+        given, facts = decode_bases(frame.bases)
+        states |= given
+        ids = {**facts, **ids}
+    bases.pop(ID_FACTS, None)
+    known = {name: e for name, e in ids.items() if e.version <= sealed_version}
+    return states, bases, known
+
+
+def _known(fold: Fold, ops: Iterable[Op]) -> dict[str, IdEntry]:
+    """Return what is known of the ids that operations, and parked ones, name."""
+    parked = [op for _, op in fold.parked.values()]
+    entries = {
+        name: fold.entry(name) for op in (*ops, *parked) for name in _ids_named(op)
+    }
+    return {name: entry for name, entry in entries.items() if entry is not None}
+
+
+def _ids_named(op: Op) -> Iterator[str]:
+    if op.turn_id is not None:
+        yield op.turn_id
+    yield from (parent for parent in op.parents if isinstance(parent, str))
+    if op.body.target is not None:
+        target = target_of(op)
+        if isinstance(target, str):
+            yield target

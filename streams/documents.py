@@ -14,6 +14,7 @@ from turnstate.schemas.dialogue.head import Head, NodeState, digest
 from turnstate.schemas.errors import TurnstateError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
+from turnstate.schemas.wire.tool_calls import unparsable_calls
 from turnstate.storage.session_view import SessionView, ShownTurn
 from turnstate.storage.stored_head import StoredHead
 
@@ -57,6 +58,10 @@ def turn_document(turn: ShownTurn) -> Document:
         value = getattr(body, name)
         if value is not None:
             document[name] = Raw(value)
+    if body.tool_calls is not None:
+        unparsable = unparsable_calls(body.tool_calls)
+        if unparsable:
+            document["unparsable_arguments"] = unparsable
     for name in _PLAIN_FIELDS:
         value = getattr(body, name)
         if value is not None:

@@ -7,6 +7,7 @@ from turnstate.agents.dead_letters import DeadLetter, dead_letter
 from turnstate.agents.ports import Batches, Clock, Record, Store
 from turnstate.agents.session.change import change_of
 from turnstate.agents.session.facts import lookups_of, parked_references, provided
+from turnstate.agents.session.plain import plain_outcome
 from turnstate.agents.session.recorded import FIRST_BYTE, arrival_of_recorded
 from turnstate.agents.session.step import (
     NO_FACTS,
@@ -121,7 +122,12 @@ class SessionAgent:
                 ops.append(outcome.ops)
         dead = [
             dead_letter(
-                answer.error, record.raw, record.position, now_ms, attempt=record.attempt
+                answer.error,
+                record.raw,
+                record.position,
+                now_ms,
+                attempt=record.attempt,
+                trusted=record.trusted,
             )
             for record, answer in zip(records, answers, strict=True)
             if answer is not None and answer.error is not None
@@ -171,6 +177,11 @@ class SessionAgent:
         arrivals: Sequence[Arrival],
         ids: Mapping[str, IdEntry] | None,
     ) -> Outcome:
+        usual = plain_outcome(
+            stored.head, stored.position, arrivals, ids, self.graph, self.log_name
+        )
+        if usual is not None:
+            return usual
         facts = Facts(ids=ids) if ids else NO_FACTS
         while True:
             outcome = session_step(
@@ -194,7 +205,7 @@ def _decoded(record: Record) -> Arrival:
     """
     if record.refusal is not None:
         raise record.refusal
-    if record.raw[:1] == FIRST_BYTE:
+    if record.trusted and record.raw[:1] == FIRST_BYTE:
         return arrival_of_recorded(record.raw, record.position)
     return Arrival(draft_from_json(record.raw), record.position)
 

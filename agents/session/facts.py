@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from turnstate.agents.ports import Store
-from turnstate.agents.session.step import Arrival, Facts, Moment, Need
+from turnstate.agents.session.moments import Moment, heads_of
+from turnstate.agents.session.step import Arrival, Facts, Need
 from turnstate.schemas.clocks import Dot, DotSet
-from turnstate.schemas.dialogue.fold import Fold, RefoldNeeded
 from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.operation import Op, reference_of, target_of
@@ -85,13 +85,4 @@ def heads_at(
     """
     past = DotSet({replica: (1, high) for replica, high in moment.clock if high > 0})
     ops = [op for _, op in operations(store, key, stored) if op.dot in past]
-    start = Head(incarnation=stored.head.incarnation)
-    try:
-        fold = Fold(start, graph, {}, {})
-        for op in ops:
-            fold.add(op)
-    except RefoldNeeded:
-        fold = Fold(start, graph, {}, {})
-        for op in sorted(ops, key=lambda each: each.order):
-            fold.add(op)
-    return fold.branch_heads(moment.branch)
+    return heads_of(ops, moment.branch, stored.head.incarnation, graph)

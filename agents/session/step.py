@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from msgspec import UNSET, Struct
 
+from turnstate.agents.session.moments import Moment, heads_of
 from turnstate.schemas.admission import (
     HashNeeded,
     Verdict,
@@ -12,7 +13,7 @@ from turnstate.schemas.admission import (
     admit_unstamped,
     next_counter,
 )
-from turnstate.schemas.clocks import Dot
+from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.dialogue.fold import (
     Fold,
     IdEntry,
@@ -23,6 +24,7 @@ from turnstate.schemas.dialogue.head import Head, NodeState
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
+from turnstate.schemas.limits import COUNTER_MAX
 from turnstate.schemas.operation import MAIN, Op, Reference, reference_of
 from turnstate.schemas.position import Position
 
@@ -62,13 +64,6 @@ class Answer(Struct, frozen=True):
     turn: str | None = None
     error: TurnstateError | None = None
     ended: str | None = None
-
-
-class Moment(NamedTuple):
-    """A branch as it stood at a clock: what a rollback or fork goes back to."""
-
-    branch: str
-    clock: tuple[tuple[str, int], ...]
 
 
 class Facts(NamedTuple):
@@ -257,7 +252,7 @@ class _Step:
                 draft.body,
                 draft.body_bytes,
                 dot=Dot(self.log_name, next_counter(fold.clock, self.log_name)),
-                lamport=fold.lamport + 1,
+                lamport=min(fold.lamport + 1, COUNTER_MAX),
                 seen=fold.seen(),
                 incarnation=fold.incarnation,
                 parents=fold.branch_heads(branch if branch in fold.branches else MAIN)
@@ -298,10 +293,19 @@ class _Step:
         return reference
 
     def _heads_at(self, moment: Moment) -> tuple[Dot, ...]:
-        found = self.facts.heads_at.get(moment)
-        if found is None:
-            raise _MomentNeeded(moment)
-        return found
+        past = DotSet({replica: (1, high) for replica, high in moment.clock if high})
+        mine = [op for op in self.ops if op.dot in past]
+        if not mine and not self.erased:
+            found = self.facts.heads_at.get(moment)
+            if found is None:
+                raise _MomentNeeded(moment)
+            return found
+        # The store does not have this batch yet.
+        if self.facts.history is None:
+            raise RefoldNeeded
+        if not self.erased:
+            mine = [op for _, op in self.facts.history if op.dot in past] + mine
+        return heads_of(mine, moment.branch, self.fold.incarnation, self.graph)
 
     def _add(self, op: Op) -> None:
         try:
@@ -383,5 +387,3 @@ def _hashes_with(
         if op.dot == dot:
             return {**hashes, dot: op.operation_hash}
     return hashes
-
-

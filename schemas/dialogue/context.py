@@ -39,6 +39,10 @@ class ContextTurn(NamedTuple):
     result_of: str | None = None
 
 
+class _Call(msgspec.Struct):
+    id: str
+
+
 class Context(NamedTuple):
     """What fits.
 
@@ -94,10 +98,18 @@ def _call_ids(tool_calls: Any) -> tuple[str, ...]:
     """Return the ids in a message's tool calls, which may be of any shape."""
     if isinstance(tool_calls, msgspec.Raw):
         tool_calls = msgspec.json.decode(tool_calls)
-    if not isinstance(tool_calls, list):
+    try:
+        calls = msgspec.convert(tool_calls, list[Any])
+    except msgspec.ValidationError:
         return ()
-    ids = (call.get("id") for call in tool_calls if isinstance(call, dict))
-    return tuple(each for each in ids if isinstance(each, str))
+    return tuple(id_ for call in calls for id_ in _id_of(call))
+
+
+def _id_of(call: Any) -> tuple[str, ...]:
+    try:
+        return (msgspec.convert(call, _Call).id,)
+    except msgspec.ValidationError:
+        return ()
 
 
 def fit(

@@ -110,7 +110,7 @@ def state_after(
             phase, phase_error = after, None
     if body.op is None:
         if body.tool_calls is not None and not redacted:
-            open_calls = (*open_calls, *_calls_opened(op))
+            open_calls = (*open_calls, *calls_opened(op))
         if body.tool_call_id is not None and body.role == "tool":
             open_calls = tuple(c for c in open_calls if c[0] != body.tool_call_id)
         recent = (
@@ -130,7 +130,8 @@ def _slots_after(op: Op, slots: slot_map.SlotMap, redacted: bool) -> slot_map.Sl
     return slot_map.write(slots, op.order, body.slot_set, deleted)
 
 
-def _calls_opened(op: Op) -> tuple[OpenCall, ...]:
+def calls_opened(op: Op) -> tuple[OpenCall, ...]:
+    """Return the tool calls that an assistant's turn asks for."""
     if op.body.tool_calls is None or op.body.role != "assistant":
         return ()
     return tuple(

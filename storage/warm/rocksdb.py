@@ -7,12 +7,9 @@ from typing import Any, Final
 
 from rocksdict import (
     AccessType,
-    BlockBasedOptions,
     BottommostLevelCompaction,
     Cache,
     CompactOptions,
-    DBCompressionType,
-    Options,
     Rdict,
     WriteBatch,
     WriteOptions,
@@ -20,9 +17,7 @@ from rocksdict import (
 
 from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.errors import (
-    CorruptDataError,
     FencedError,
-    UnavailableError,
     UnknownVersionError,
 )
 from turnstate.schemas.ids import turn_id_hash
@@ -36,11 +31,12 @@ from turnstate.storage.stored_head import (
 )
 from turnstate.storage.tier import HAS_INDEX, KEEPS_ALL, SessionChange
 from turnstate.storage.warm import tables
+from turnstate.storage.warm.failures import guarded, opening_failed
+from turnstate.storage.warm.options import database_options, table_options
 from turnstate.storage.warm.tables import (
     FRAMES,
     HEADS,
     INDEX,
-    LOG,
     META,
     SEGMENTS,
     TABLES,
@@ -93,17 +89,17 @@ class WarmStore:
         self.log_name = log_name
         cache = Cache(cache_bytes)
         access = AccessType.read_only() if read_only else AccessType.read_write()
-        families = {table: _table_options(table, cache) for table in TABLES}
-        families["default"] = _table_options("default", cache)
+        families = {table: table_options(table, cache) for table in TABLES}
+        families["default"] = table_options("default", cache)
         try:
             self._db: Any = Rdict(
                 str(path),
-                _database_options(write_buffer_bytes),
+                database_options(write_buffer_bytes),
                 column_families=families,
                 access_type=access,
             )
         except Exception as error:
-            raise _opening_failed(path, error) from error
+            raise opening_failed(path, error) from error
         self._tables = {table: self._db.get_column_family(table) for table in TABLES}
         self._handles = {
             table: self._db.get_column_family_handle(table) for table in TABLES
@@ -134,12 +130,10 @@ class WarmStore:
         """Return the heads of many sessions in one look-up."""
         if not keys:
             return []
-        rows = _guarded(self._tables[HEADS].get, list(keys))
+        rows = guarded(self._tables[HEADS].get, list(keys))
         return [None if row is None else decode_stored_head(row) for row in rows]
 
-    def ids(
-        self, lookups: Sequence[tuple[bytes, int, str]]
-    ) -> list[IdEntry | None]:
+    def ids(self, lookups: Sequence[tuple[bytes, int, str]]) -> list[IdEntry | None]:
         """Return the index entries of (session key, incarnation, turn id)s."""
         if not lookups:
             return []
@@ -147,7 +141,7 @@ class WarmStore:
             id_key(life_prefix(key, incarnation), turn_id_hash(turn_id))
             for key, incarnation, turn_id in lookups
         ]
-        rows = _guarded(self._tables[INDEX].get, keys)
+        rows = guarded(self._tables[INDEX].get, keys)
         return [
             None if row is None else decode_entry(row, self.log_name) for row in rows
         ]
@@ -164,7 +158,7 @@ class WarmStore:
     def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
         """Return the frame of kind head that the frames since the seal start from."""
         at = version_key(life_prefix(key, incarnation), sealed_version)
-        row: bytes | None = _guarded(self._tables[FRAMES].get, at)
+        row: bytes | None = guarded(self._tables[FRAMES].get, at)
         return row
 
     def asides(self, key: bytes, incarnation: int) -> list[int]:
@@ -216,14 +210,14 @@ class WarmStore:
 
     def keys_with_frames(self) -> Iterator[bytes]:
         """Yield the keys of sessions that have frames; one seek a session."""
-        walker = _guarded(self._tables[FRAMES].iter)
+        walker = guarded(self._tables[FRAMES].iter)
         walker.seek(b"")
-        while _guarded(walker.valid):
+        while guarded(walker.valid):
             at: bytes = walker.key()
             length = int.from_bytes(at[:2], "big")
             yield at[2 : 2 + length]
             walker.seek(tables.after_prefix(at[: 2 + length]))
-        _guarded(walker.status)
+        guarded(walker.status)
 
     # -- rows and batches --------------------------------------------------
 
@@ -233,12 +227,12 @@ class WarmStore:
 
     def write(self, batch: "Batch", *, sync: bool) -> None:
         """Write a batch, all or nothing; with `sync` it survives a power cut."""
-        _guarded(self._db.write, batch.native, self._sync if sync else self._no_sync)
+        guarded(self._db.write, batch.native, self._sync if sync else self._no_sync)
         self.syncs += sync
 
     def get(self, table: str, key: bytes) -> bytes | None:
         """Return one row."""
-        row: bytes | None = _guarded(self._tables[table].get, key)
+        row: bytes | None = guarded(self._tables[table].get, key)
         return row
 
     def meta(self, key: bytes) -> bytes | None:
@@ -249,27 +243,27 @@ class WarmStore:
         self, table: str, prefix: bytes = b"", start: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         """Yield (key, row) that start with a prefix, in order, from `start`."""
-        walker = _guarded(self._tables[table].iter)
+        walker = guarded(self._tables[table].iter)
         try:
             walker.seek(prefix if start is None else start)
-            while _guarded(walker.valid):
+            while guarded(walker.valid):
                 key: bytes = walker.key()
                 if not key.startswith(prefix):
                     break
                 yield key, walker.value()
                 walker.next()
-            _guarded(walker.status)
+            guarded(walker.status)
         finally:
             # A traceback would hold it, and through it the lock of the store.
             del walker
 
     def last_key(self, table: str) -> bytes | None:
         """Return the greatest key of a table."""
-        walker = _guarded(self._tables[table].iter)
+        walker = guarded(self._tables[table].iter)
         try:
             walker.seek_to_last()
             found: bytes | None = walker.key() if walker.valid() else None
-            _guarded(walker.status)
+            guarded(walker.status)
         finally:
             del walker
         return found
@@ -279,15 +273,15 @@ class WarmStore:
     def flush(self) -> None:
         """Write all memtables to files, so that sizes can be told."""
         for table in self._tables.values():
-            _guarded(table.flush)
+            guarded(table.flush)
 
     def compact(self, table: str, prefix: bytes | None = None) -> None:
         """Rewrite a table, or what starts with a prefix; deleted bytes go."""
         if prefix is None:
-            _guarded(self._tables[table].compact_range, None, None)
+            guarded(self._tables[table].compact_range, None, None)
         else:
             end = tables.after_prefix(prefix)
-            _guarded(self._tables[table].compact_range, prefix, end)
+            guarded(self._tables[table].compact_range, prefix, end)
 
     def rewrite(self, table: str, first: bytes, last: bytes) -> None:
         """Rewrite every file that may hold rows from `first` to `last`.
@@ -297,7 +291,7 @@ class WarmStore:
         """
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
-        _guarded(
+        guarded(
             self._tables[table].compact_range,
             first,
             tables.after_prefix(last),
@@ -339,7 +333,7 @@ class WarmStore:
         if database is None:
             return
         try:
-            _guarded(database.close)
+            guarded(database.close)
         finally:
             # An iterator that some traceback holds would hold the lock, too.
             del database
@@ -397,70 +391,3 @@ class Batch:
         for version in change.asides:
             put(aside_key(prefix, version), b"", index)
         self.put(HEADS, key, change.row)
-
-
-def _database_options(write_buffer_bytes: int) -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.create_missing_column_families(True)
-    options.set_db_write_buffer_size(write_buffer_bytes)
-    options.set_max_total_wal_size(4 * write_buffer_bytes)
-    options.set_keep_log_file_num(2)
-    options.set_max_log_file_size(1 << 20)
-    options.set_max_open_files(256)
-    options.set_bytes_per_sync(1 << 20)
-    return options
-
-
-def _table_options(table: str, cache: Cache) -> Options:
-    options = Options(raw_mode=True)
-    options.set_write_buffer_size(32 << 20)
-    options.set_compression_type(DBCompressionType.lz4())
-    if table in (HEADS, SEGMENTS, LOG):
-        # Measured: the bottom level is read rarely and ZSTD saves a fifth.
-        options.set_bottommost_compression_type(DBCompressionType.zstd())
-    blocks = BlockBasedOptions()
-    blocks.set_block_cache(cache)
-    blocks.set_block_size(16 << 10)
-    blocks.set_bloom_filter(10, False)
-    blocks.set_cache_index_and_filter_blocks(True)
-    blocks.set_format_version(5)
-    options.set_block_based_table_factory(blocks)
-    return options
-
-
-
-
-
-def _guarded(call: Any, *arguments: Any) -> Any:
-    """Call RocksDB and say its failures in our words."""
-    try:
-        return call(*arguments)
-    except Exception as error:
-        # A traceback would hold the iterator, and through it the store's lock.
-        del call, arguments
-        raise _translated(error) from error
-
-
-def _translated(error: Exception) -> Exception:
-    text = str(error)
-    if "Corruption" in text:
-        return CorruptDataError(f"RocksDB: {text}", hint="run turnstate verify")
-    return UnavailableError(f"RocksDB: {text}")
-
-
-def _opening_failed(path: Path, error: Exception) -> Exception:
-    text = str(error)
-    # Not just "lock": a corrupt file is reported by its "block checksum".
-    if "While lock file" in text or "lock hold by" in text:
-        return UnavailableError(
-            f"another process owns the store {path}",
-            hint="its owner answers through the socket in the data folder",
-            code="owned",
-        )
-    if "Corruption" in text or ("No such file" in text and (path / "CURRENT").exists()):
-        return CorruptDataError(
-            f"the store {path} cannot be opened: {text}",
-            hint="restore from a backup: turnstate restore",
-        )
-    return UnavailableError(f"the store {path} cannot be opened: {text}")

@@ -13,6 +13,7 @@ import structlog
 from turnstate.agents.dead_letters import encode_dead_letter
 from turnstate.agents.ports import Clock, Record
 from turnstate.agents.session.agent import Folded, SessionAgent, run
+from turnstate.agents.session.recorded import FIRST_BYTE
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.dialogue.phases import DialogueGraph
@@ -54,6 +55,7 @@ class Published(NamedTuple):
 class _Submission(NamedTuple):
     records: Sequence[bytes]
     attempts: int
+    trusted: bool
     settles: Sequence[bytes]
     done: "Future[list[Answer]]"
 
@@ -122,6 +124,7 @@ class Engine:
         records: Sequence[bytes],
         *,
         attempts: int = 0,
+        trusted: bool = False,
         settles: Sequence[bytes] = (),
     ) -> "Future[list[Answer]]":
         """Hand over records; the future holds their answers once durable.
@@ -129,8 +132,9 @@ class Engine:
         Blocks while the inbox is full: that is how publishers are held back.
 
         Args:
-            records: JSON turns, or recorded operations from our own doors.
+            records: JSON turns; recorded operations only from our own doors.
             attempts: How often they were redriven.
+            trusted: Recorded operations are let in, with whatever stamp.
             settles: Keys of dead letters that go in the batch of these records.
 
         Raises:
@@ -145,7 +149,7 @@ class Engine:
                 self._check_running()
             self._turns_inside += count
         self._check_running()
-        self._inbox.put(_Submission(records, attempts, settles, done))
+        self._inbox.put(_Submission(records, attempts, trusted, settles, done))
         return done
 
     def call(self, task: Callable[[], Any]) -> "Future[Any]":
@@ -243,11 +247,11 @@ class Engine:
         offset = self.log.end
         identity, partition = self.log.identity, self.log.partition
         for submission in self._waiting:
-            attempts = submission.attempts
+            attempts, trusted = submission.attempts, submission.trusted
             for raw in submission.records:
                 refusal = _too_long(raw) if len(raw) > DEAD_LETTER_BYTES_MAX else None
                 at = Position(identity, partition, offset)
-                records.append(Record(raw, at, attempts, refusal))
+                records.append(Record(raw, at, attempts, refusal, trusted))
                 offset += 1
         return records
 
@@ -354,7 +358,11 @@ def _kept_in_log(
     A late turn of an erased session must not lie in the log either.
     """
     return [
-        b"" if record.refusal or answer.verdict is Verdict.DROPPED else record.raw
+        b""
+        if record.refusal
+        or answer.verdict is Verdict.DROPPED
+        or (record.raw[:1] == FIRST_BYTE and not record.trusted)
+        else record.raw
         for record, answer in zip(records, answers, strict=True)
     ]
 

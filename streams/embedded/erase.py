@@ -22,6 +22,7 @@ from turnstate.storage.rewrite import without_redacted
 from turnstate.storage.session_reader import fold_all, operations
 from turnstate.storage.warm.tables import (
     FRAMES,
+    HEADS,
     INDEX,
     LIFE_BYTES,
     SEGMENTS,
@@ -31,6 +32,7 @@ from turnstate.streams.documents import Document
 from turnstate.streams.embedded.erase_plan import ErasePlan, user_plan
 from turnstate.streams.embedded.fell_behind import records_after
 from turnstate.streams.embedded.recordings import not_covered, scrub_recordings
+from turnstate.streams.embedded.repair import forget
 from turnstate.streams.embedded.scrub import (
     Gone,
     begin_purge,
@@ -143,7 +145,7 @@ def _look_again(store: "EmbeddedStore", plan: ErasePlan) -> None:
 
 def _end_lives(store: "EmbeddedStore", plan: ErasePlan) -> None:
     """Send the erases through the log; each names the life that it ends."""
-    records = []
+    records: list[bytes] = []
     for key in plan.ending:
         name = SessionName.from_key(key)
         records.append(
@@ -163,7 +165,7 @@ def _end_lives(store: "EmbeddedStore", plan: ErasePlan) -> None:
 
 def _redact(store: "EmbeddedStore", plan: ErasePlan) -> None:
     """Hide what the user said in the sessions of others."""
-    records = []
+    records: list[bytes] = []
     for key, dots in plan.spoken.items():
         name = SessionName.from_key(key)
         records += [
@@ -190,7 +192,11 @@ def _send(store: "EmbeddedStore", records: Sequence[bytes]) -> None:
             raise answer.error
 
 
-def _owner_task(store: "EmbeddedStore", plan: ErasePlan) -> Callable[[], "_Scrub | None"]:
+def _owner_task(
+    store: "EmbeddedStore", plan: ErasePlan
+) -> Callable[[], "_Scrub | None"]:
+    """Return what the owner's thread does; it says None if more has come."""
+
     def task() -> _Scrub | None:
         if plan.user is not None:
             newer = user_plan(store, plan.tenant, plan.user)
@@ -228,7 +234,7 @@ def _rewrite(
         batch = warm.batch()
         stage_swap(batch, session)
         warm.write(batch, sync=True)
-        engine.hot.drop(key)
+        forget(engine, key)
         engine.seal([key])
     return stubs
 
@@ -315,12 +321,12 @@ def _erased_at(store: "EmbeddedStore", plan: ErasePlan) -> dict[bytes, int]:
 
 def _rows(store: "EmbeddedStore", plan: ErasePlan) -> tuple[dict[str, int], int]:
     """Count the rows of the sessions, and those that have to be gone."""
-    seen = dict.fromkeys(("heads", FRAMES, SEGMENTS, INDEX), 0)
+    seen: dict[str, int] = {HEADS: 0, FRAMES: 0, SEGMENTS: 0, INDEX: 0}
     found = 0
     for key, life in plan.lives.items():
         stored = store.warm.heads([key])[0]
         if stored is not None:
-            seen["heads"] += 1
+            seen[HEADS] += 1
             found += stored.head.incarnation <= life
         prefix = session_prefix(key)
         for table in (FRAMES, SEGMENTS, INDEX):
@@ -331,7 +337,7 @@ def _rows(store: "EmbeddedStore", plan: ErasePlan) -> tuple[dict[str, int], int]
     for key in plan.rewritten:
         stored = store.warm.heads([key])[0]
         assert stored is not None, "a session that is rewritten stays"
-        seen["heads"] += 1
+        seen[HEADS] += 1
         for _, op in operations(store.warm, key, stored):
             seen[SEGMENTS] += 1
             found += op.body.user == plan.user

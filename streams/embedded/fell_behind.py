@@ -39,7 +39,7 @@ def records_after(
             continue
         position = Position(log.identity, log.partition, offset)
         if not position.is_redelivery_after(positions[key]):
-            yield key, Record(raw, position)
+            yield key, Record(raw, position, trusted=True)
 
 
 def behind(
@@ -86,7 +86,7 @@ def behind(
                 positions[key] = stored.position if stored else None
             position = Position(log.identity, log.partition, offset)
             if not position.is_redelivery_after(positions[key]):
-                yield Record(raw, position)
+                yield Record(raw, position, trusted=True)
 
     end = log.end
     for folded in catch_up(agent, above()):

@@ -80,7 +80,10 @@ def redrive(store: "EmbeddedStore", numbers: Sequence[str] | None = None) -> Doc
                 _check_whole(number, letter)
         sent = [
             engine.submit(
-                [letter.raw], attempts=letter.attempt + 1, settles=[_key_of(number)]
+                [letter.raw],
+                attempts=letter.attempt + 1,
+                trusted=letter.trusted,
+                settles=[_key_of(number)],
             )
             for number, letter in found
             if letter.raw_hash is None

@@ -40,7 +40,13 @@ class Found(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """What is left of one frame or segment."""
+    """What is left of one frame, or of the segments that were sealed together.
+
+    Attributes:
+        first: The least offset that its operations came from.
+        last: The greatest.
+        ops: (version, operation) in order.
+    """
 
     first: int
     last: int
@@ -253,25 +259,27 @@ def _rests(
     """
     identity = engine.log.identity
     have = after_version
+    ops: deque[tuple[int, Op]] = deque()
     for chunk in chunks(engine.store, key, stored, after_version):
         start = chunk.header.from_version
         if start > have:
             break
         skipped = 0 if whole and have == after_version else have - start
-        ops = deque(
+        ops += (
             (version, Op.decode(record))
             for version, record in enumerate(
                 chunk.records[skipped:], start=start + skipped + 1
             )
         )
-        if ops:
-            have = ops[-1][0]
-            mine = [each for each in chunk.positions if each.log == identity]
-            yield _Rest(
-                min((each.first[0] for each in mine), default=0),
-                max((each.last[0] for each in mine), default=0),
-                ops,
-            )
+        have = max(have, chunk.header.to_version)
+        mine = [each for each in chunk.positions if each.log == identity]
+        # Of segments sealed together only the last has positions, those of all.
+        if ops and mine:
+            first = min(each.first[0] for each in mine)
+            yield _Rest(first, max(each.last[0] for each in mine), ops)
+            ops = deque()
+    if ops:
+        yield _Rest(0, engine.log.end, ops)
     if have < stored.head.version:
         raise CorruptDataError(
             f"version {have + 1} of the session is missing",

@@ -26,7 +26,7 @@ CLOSING: Final = "closing"
 
 _LENGTH: Final = Struct("<I")
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder().decode
+_decode: Final = msgspec.msgpack.Decoder(tuple[Any, Any, Any]).decode
 
 _CLASSES: Final[dict[str, type[TurnstateError]]] = {
     name: kind
@@ -101,9 +101,7 @@ class Inbox:
         except (msgspec.MsgspecError, ValueError) as error:
             raise ConnectionLost(f"a message cannot be read: {error}") from error
         del data[:size]
-        if not isinstance(message, list) or len(message) != 3:
-            raise ConnectionLost("a message is no list of three")
-        return message
+        return list(message)
 
     def _read(self, size: int) -> None:
         try:

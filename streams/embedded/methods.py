@@ -1,5 +1,6 @@
 """What an owner does for others: each method by name, and how its result travels."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from turnstate.agents.dead_letters import DeadLetter
+from turnstate.agents.session.step import Answer
 from turnstate.replay.recording import (
     RecordedErasure,
     RecordedItem,
@@ -74,21 +76,29 @@ def item_of(parts: list[Any]) -> RecordedItem:
     return RecordedOperation(name, incarnation, record)
 
 
+def _answers_parts(answers: list[Answer]) -> list[Any]:
+    return list(map(answer_parts, answers))
+
+
+def _answers_of(parts: list[Any]) -> list[Answer]:
+    return list(map(answer_of, parts))
+
+
 DOCUMENT: Final = Form(to_json, msgspec.json.decode)
 ROWS: Final = Form(to_json, msgspec.json.decode, streams=True)
 EVENTS: Final = Form(to_json, msgspec.json.decode, streams=True, prompt=True)
 ITEMS: Final = Form(item_parts, item_of, streams=True)
 ANSWER: Final = Form(answer_parts, answer_of)
-ANSWERS: Final = Form(
-    lambda answers: list(map(answer_parts, answers)),
-    lambda parts: list(map(answer_of, parts)),
-)
+ANSWERS: Final = Form(_answers_parts, _answers_of)
 HEAD: Final = Form(encode_head, decode_head)
 LETTER: Final = Form(msgspec.msgpack.encode, msgspec.msgpack.Decoder(DeadLetter).decode)
 
 
 def _own(name: str) -> Callable[..., Any]:
-    return lambda store, **arguments: getattr(store, name)(**arguments)
+    def call(store: Any, **arguments: Any) -> Any:
+        return getattr(store, name)(**arguments)
+
+    return call
 
 
 def _of(module: str, name: str) -> Callable[..., Any]:
@@ -148,16 +158,16 @@ def method_named(name: str) -> Method:
         ) from None
 
 
-class StoreCalls:
+class StoreCalls(ABC):
     """The methods that a store answers by name, as plain Python methods.
 
     One way to call them whether the store is owned by this process
     (`OwnedStore`) or by another one (`RemoteStore`).
     """
 
+    @abstractmethod
     def call(self, method: str, **arguments: Any) -> Any:
         """Perform a method by name."""
-        raise NotImplementedError
 
     def subscribe(
         self,

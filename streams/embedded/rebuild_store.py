@@ -138,7 +138,9 @@ def _fold_log(
 
 def _records(log: EmbeddedLog, raws: Sequence[bytes]) -> Iterator[Record]:
     for offset, raw in enumerate(raws, start=log.end):
-        yield Record(raw, Position(log.identity, log.partition, offset))
+        yield Record(
+            raw, Position(log.identity, log.partition, offset), trusted=True
+        )
 
 
 def _copy_letters(

@@ -17,8 +17,10 @@ from turnstate.replay.recording_json import item_from_json, json_line
 from turnstate.schemas.errors import TurnstateError
 from turnstate.streams.embedded.scrub import Gone, replace_file
 
-OWN_NAMES: Final = frozenset({"store", "recordings"})
-"""What lies in a data folder and is looked through."""
+OWN_NAMES: Final = frozenset(
+    {"store", "recordings", "owner.lock", "owner.json", "owner.sock"}
+)
+"""What lies in a data folder and is looked through, or holds no turn."""
 
 _GZIP: Final = b"\x1f\x8b"
 

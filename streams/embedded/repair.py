@@ -10,7 +10,6 @@ from turnstate.schemas.errors import CorruptDataError, TurnstateError
 from turnstate.schemas.ids import SessionName, checked_id
 from turnstate.storage.repair import FROM_BACKUP, stage_swap
 from turnstate.storage.stored_head import StoredHead
-from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.fell_behind import records_after
@@ -47,13 +46,15 @@ def bring_up_to_date(engine: "Engine", keys: Iterable[bytes]) -> int:
         if folded.changes:
             store.commit(folded.changes)
             added += sum(map(len, folded.ops))
-            _forget(engine, folded.changes)
+            for change in folded.changes:
+                forget(engine, change.key)
     return added
 
 
-def _forget(engine: "Engine", changes: Sequence[SessionChange]) -> None:
-    for change in changes:
-        engine.hot.drop(change.key)
+def forget(engine: "Engine", key: bytes) -> None:
+    """Drop what is remembered of a session whose rows were exchanged."""
+    engine.hot.drop(key)
+    engine.agent.tails.forget(key)
 
 
 def repair(store: "EmbeddedStore", tenant: str | None = None) -> Document:
@@ -160,7 +161,7 @@ def _swapped(engine: "Engine", key: bytes, records: Sequence[Record]) -> int:
     batch = store.batch()
     stage_swap(batch, session)
     store.write(batch, sync=True)
-    engine.hot.drop(key)
+    forget(engine, key)
     engine.seal([key])
     return session.stored.head.version if session.stored else 0
 

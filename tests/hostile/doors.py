@@ -338,9 +338,14 @@ def sent_of(answers: Sequence[Answer], lines: Sequence[bytes]) -> Sent:
 
 
 def read_json(raw: bytes) -> dict[str, Any]:
-    """Read JSON as any client would, integers exact."""
-    document: dict[str, Any] = json.loads(raw)
+    """Read JSON as any client would, integers exact, very long ones as text."""
+    document: dict[str, Any] = json.loads(raw, parse_int=_integer)
     return document
+
+
+def _integer(digits: str) -> int | str:
+    """Python refuses to convert more than 4300 digits."""
+    return int(digits) if len(digits) <= 4300 else digits
 
 
 def plain(document: object) -> dict[str, Any]:

@@ -50,6 +50,17 @@ def integers_in_slots_are_exact_in_the_state(door: OpenDoor) -> None:
         assert door.state()["slots"]["n"] == {"value": number, "siblings": []}
 
 
+@case(7, READ)
+def an_integer_that_few_readers_take_stops_none(door: OpenDoor) -> None:
+    """More digits than Python converts: kept, and the session can still be read."""
+    digits = b"7" * 5_000
+    inner = b'"content":"x","metadata":{"n":%s},"slots":{"set":{"n":%s}}'
+    accepted(door, raw_line(inner % (digits, digits)), line("y"))
+    turns = door.turns()
+    assert contents(turns) == ["x", "y"]
+    assert str(turns[0]["metadata"]["n"]).encode() == digits
+
+
 @case(7)
 def a_number_that_is_none_is_refused(door: OpenDoor) -> None:
     """NaN, infinities and what no double holds are refused by name."""

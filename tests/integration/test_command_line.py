@@ -1,156 +1,13 @@
-"""The command as a user runs it: exit codes, shapes, pipes, a second process."""
+"""What the command says: its documents, its errors, its exit codes."""
 
 import gzip
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from turnstate.streams.cli import main
-
-COMMAND = [sys.executable, "-m", "turnstate.streams"]
-TIMEOUT_S = 120
-
-Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
-
-
-def line(session: str, turn: int, text: str = "hi", **more: Any) -> bytes:
-    turn_fields = {"turn_id": f"t{turn}", "role": "user", "content": text}
-    return json.dumps(
-        {"tenant": "acme", "session": session} | turn_fields | more
-    ).encode()
-
-
-def lines(*given: bytes) -> bytes:
-    return b"".join(each + b"\n" for each in given)
-
-
-GOOD = lines(
-    line("a", 1, "a table for two", slots={"set": {"people": 2}}),
-    line("a", 2, "for three", slots={"set": {"people": 3}}, usage={"tokens": 9}),
-    line("b", 1, "北京"),
-)
-
-
-@pytest.fixture(name="run")
-def fixture_run(tmp_path: Path) -> Run:
-    def run(
-        *arguments: str, stdin: bytes = b"", **environment: str
-    ) -> "subprocess.CompletedProcess[bytes]":
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("TURNSTATE")}
-        return subprocess.run(
-            [*COMMAND, *arguments],
-            input=stdin,
-            capture_output=True,
-            check=False,
-            cwd=tmp_path,
-            timeout=TIMEOUT_S,
-            env=clean | environment,
-        )
-
-    return run
-
-
-@pytest.fixture(name="told")
-def fixture_told(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., Any]:
-    """Run with --json in this process, for speed; return exit code and document."""
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith("TURNSTATE"):
-            monkeypatch.delenv(name)
-    feed = tmp_path.parent / f"{tmp_path.name}.stdin"
-
-    def told(*arguments: str, stdin: bytes = b"") -> tuple[int, Any]:
-        feed.write_bytes(stdin)
-        capfd.readouterr()
-        with feed.open() as file:
-            monkeypatch.setattr("sys.stdin", file)
-            code = main.run([*arguments, "--json"])
-        out, err = capfd.readouterr()
-        assert out.count("\n") == 1, err
-        return code, json.loads(out)
-
-    return told
-
-
-@pytest.fixture(name="filled")
-def fixture_filled(told: Callable[..., Any]) -> Any:
-    """A store in the default folder, with two sessions."""
-    code, document = told("publish", "-", stdin=GOOD)
-    assert (code, document["accepted"]) == (0, 3)
-    return told
-
-
-SHAPES = {
-    "state acme a": [
-        "tenant",
-        "session",
-        "incarnation",
-        "version",
-        "clock",
-        "branch",
-        "branches",
-        "phase",
-        "phase_error",
-        "turns",
-        "turn_count",
-        "slots",
-        "tags",
-        "usage",
-        "open_tool_calls",
-        "gaps",
-        "conflicts",
-        "ended",
-        "tier",
-        "digest",
-    ],
-    "turns acme a": ["turns", "next"],
-    "history acme a": ["versions"],
-    "context acme a --budget-tokens 100": [
-        "messages",
-        "tokens",
-        "budget_tokens",
-        "left_out",
-    ],
-    "sessions": ["sessions"],
-    "stats": [
-        "sessions",
-        "turns",
-        "text_bytes",
-        "log_bytes",
-        "state_bytes",
-        "disk_bytes",
-        "tiers",
-        "dead_letters",
-    ],
-    "verify": ["sessions", "frames", "bad"],
-    "seal": ["sealed"],
-    "settings": ["settings"],
-    "dead-letters list": ["dead_letters"],
-    "rollback acme a 1": ["verdict", "version", "turn"],
-    "fork acme a other --version 1": ["verdict", "version", "turn"],
-    "end acme a --to b": ["verdict", "version", "turn"],
-    "export all.tsrec": ["operations", "sessions", "bytes"],
-    "erase acme --session b --dry-run": [
-        "sessions",
-        "turns",
-        "scanned",
-        "found_after",
-        "not_covered",
-    ],
-}
-"""Command → keys that its document has, whatever is added (design §13)."""
+from support.commands import GOOD, SHAPES, Run, line, lines
 
 
 def test_every_document_has_the_keys_that_were_agreed(filled: Any) -> None:
@@ -294,88 +151,6 @@ def test_damage_is_found_and_exits_5(filled: Any, run: Run, tmp_path: Path) -> N
     assert run("verify").returncode == 5
 
 
-def test_a_pipe_gets_plain_text(filled: Any, run: Run) -> None:
-    done = run("state", "acme", "a")
-
-    assert done.returncode == 0
-    assert b"\x1b" not in done.stdout
-    assert b"people\t3\t" in done.stdout
-    assert done.stderr == b""
-
-
-def test_text_is_utf_8_whatever_the_locale(filled: Any, run: Run) -> None:
-    done = run("turns", "acme", "b", LC_ALL="C", PYTHONUTF8="0")
-
-    assert "北京".encode() in done.stdout
-
-
-def test_a_reader_that_has_had_enough_is_no_error(run: Run, tmp_path: Path) -> None:
-    run("publish", "-", stdin=lines(*(line(f"s{n}", 1) for n in range(2000))))
-    process = subprocess.Popen(
-        [*COMMAND, "sessions"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.read(10)
-    process.stdout.close()
-
-    assert process.stderr.read() == b""
-    assert process.wait(TIMEOUT_S) == 0
-    process.stderr.close()
-
-
-def test_ctrl_c_exits_130_quietly_and_keeps_what_was_read(
-    run: Run, told: Any, tmp_path: Path
-) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "publish", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-    )
-    assert process.stdin is not None
-    process.stdin.write(GOOD)
-    process.stdin.flush()
-    deadline = time.monotonic() + TIMEOUT_S
-    while len(told("sessions")[1].get("sessions", ())) < 2:  # asks the owner
-        assert time.monotonic() < deadline
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=TIMEOUT_S)
-
-    assert (process.returncode, out, err) == (130, b"", b"")
-    assert len(told("sessions")[1]["sessions"]) == 2
-
-
-def test_every_command_works_while_another_process_owns_the_store(
-    filled: Any, tmp_path: Path
-) -> None:
-    owner = subprocess.Popen(
-        [*COMMAND, "publish", "-", "--json"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=tmp_path,
-    )
-    assert owner.stdin is not None
-    owner.stdin.write(lines(line("live", 1)))
-    owner.stdin.flush()
-    deadline = time.monotonic() + TIMEOUT_S
-    while len(filled("sessions")[1]["sessions"]) < 3:
-        assert time.monotonic() < deadline
-    for command, keys in SHAPES.items():
-        code, document = filled(*command.split())
-        assert code == 0, (command, document)
-        assert set(keys) <= document.keys(), command
-    assert filled("publish", "-", stdin=lines(line("a", 9)))[1]["accepted"] == 1
-    assert filled("state", "acme", "nobody")[0] == 3
-    assert owner.poll() is None
-    out, _ = owner.communicate(timeout=TIMEOUT_S)
-    assert json.loads(out)["accepted"] == 1
-
-
 def test_tail_gives_one_document_a_line(filled: Any, run: Run) -> None:
     done = run("tail", "acme", "a", "--from", "0", "--no-follow", "--json")
 
@@ -383,16 +158,6 @@ def test_tail_gives_one_document_a_line(filled: Any, run: Run) -> None:
     assert [event["version"] for event in events] == [1, 2]
     rest = run("tail", "acme", "a", "--from", events[0]["token"], "--no-follow")
     assert rest.stdout.startswith(b"1-2\t")
-
-
-def test_help_is_plain_in_a_pipe_and_settings_name_their_source(run: Run) -> None:
-    done = run("--help")
-    assert done.returncode == 0
-    assert b"dead-letters" in done.stdout
-    assert b"\xe2\x94\x80" not in done.stdout  # no boxes
-    rows = json.loads(run("settings", "--json", TURNSTATE_FSYNC="never").stdout)
-    source = {row["name"]: row["source"] for row in rows["settings"]}
-    assert (source["fsync"], source["data"]) == ("TURNSTATE_FSYNC", "default")
 
 
 def test_the_demo_does_the_main_job(told: Any, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from turnstate.schemas.admission import Verdict
 from turnstate.schemas.errors import InvalidInputError, NotFoundError
 from turnstate.schemas.ids import SessionName
 from turnstate.storage.session_reader import operations
-from turnstate.storage.warm import rocksdb
+from turnstate.storage.warm import options, rocksdb
 from turnstate.streams.documents import to_json
 from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.store import EmbeddedStore
@@ -30,15 +30,15 @@ SECRET = secrets.token_hex(16)
 @pytest.fixture(autouse=True)
 def plain_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let RocksDB write blocks as they are, so that a byte scan sees dead rows."""
-    real = rocksdb._table_options
+    real = options.table_options
 
     def plain(*arguments: Any) -> Any:
-        options = real(*arguments)
-        options.set_compression_type(DBCompressionType.none())
-        options.set_bottommost_compression_type(DBCompressionType.none())
-        return options
+        made = real(*arguments)
+        made.set_compression_type(DBCompressionType.none())
+        made.set_bottommost_compression_type(DBCompressionType.none())
+        return made
 
-    monkeypatch.setattr(rocksdb, "_table_options", plain)
+    monkeypatch.setattr(rocksdb, "table_options", plain)
 
 
 @pytest.fixture
@@ -174,7 +174,8 @@ def test_a_user_is_gone_from_every_byte(store: EmbeddedStore) -> None:
 
     # Neither an old recording, nor a late turn, brings them back.
     late = [item for item in recorded if item.name.session.startswith("eve")]
-    answers = store.publish([recorded_bytes(i.name, i.record) for i in late])
+    old = [recorded_bytes(item.name, item.record) for item in late]
+    answers = store.engine.submit(old, trusted=True).result()
     assert {answer.verdict for answer in answers} == {Verdict.DROPPED}
     assert digests(store, "eve") == {}
     assert digests(store, "bob") == now
@@ -189,7 +190,7 @@ def test_the_log_still_rebuilds_what_stays(tmp_path: Path) -> None:
         before = digests(store, "")
         log = [record for _, record in store.engine.log.read()]
     with EmbeddedStore(Settings(data=tmp_path / "again")) as fresh:
-        fresh.publish(log)
+        fresh.engine.submit(log, trusted=True).result()
         assert digests(fresh, "") == before
         assert upkeep.verify(fresh)["bad"] == []
 
@@ -260,13 +261,15 @@ def test_another_tenants_namesake_stays(store: EmbeddedStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [{"session": ""}, {"user": ""}, {}, {"session": "s", "user": "u"}]
+    ("session", "user"), [("", None), (None, ""), (None, None), ("s", "u")]
 )
-def test_empty_names_are_refused(store: EmbeddedStore, names: dict[str, str]) -> None:
+def test_empty_names_are_refused(
+    store: EmbeddedStore, session: str | None, user: str | None
+) -> None:
     """An empty name is a mistake, never everything."""
     store.publish([turn("s", "u", "text")])
     with pytest.raises(InvalidInputError):
-        upkeep.erase(store, "t", **names)
+        upkeep.erase(store, "t", session, user)
     with pytest.raises(InvalidInputError):
         upkeep.erase(store, "", session="s")
     assert store.state("t", "s")["version"] == 1

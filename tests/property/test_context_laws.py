@@ -13,23 +13,30 @@ from turnstate.schemas.dialogue.context import (
 )
 
 CALLS = st.sampled_from(["a", "b", "c", "d"])
-TURNS = st.one_of(
-    st.builds(
-        lambda role, text: {"role": role, "content": text},
-        st.sampled_from(["user", "assistant", "system", "developer"]),
-        st.text(max_size=12),
-    ),
-    st.builds(
-        lambda calls: {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": call} for call in calls],
-        },
-        st.lists(CALLS, min_size=1, max_size=3, unique=True),
-    ),
-    st.builds(lambda call: {"role": "tool", "tool_call_id": call}, CALLS),
-    st.just({"role": "tool", "content": "which?"}),
-    st.just({"role": "assistant", "content": None, "redacted": True}),
+
+
+def text_turn(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+def asking_turn(calls: list[str]) -> dict[str, Any]:
+    asked = [{"id": call} for call in calls]
+    return {"role": "assistant", "content": None, "tool_calls": asked}
+
+
+def result_turn(call: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call}
+
+
+ROLES = st.sampled_from(["user", "assistant", "system", "developer"])
+WHICH: dict[str, Any] = {"role": "tool", "content": "which?"}
+HIDDEN: dict[str, Any] = {"role": "assistant", "content": None, "redacted": True}
+TURNS: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.builds(text_turn, ROLES, st.text(max_size=12)),
+    st.builds(asking_turn, st.lists(CALLS, min_size=1, max_size=3, unique=True)),
+    st.builds(result_turn, CALLS),
+    st.just(WHICH),
+    st.just(HIDDEN),
 )
 
 

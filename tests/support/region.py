@@ -79,7 +79,7 @@ class Region:
         """
         begin, log = self.log.end, self.log
         records = [
-            Record(raw, Position(log.identity, 0, begin + at))
+            Record(raw, Position(log.identity, 0, begin + at), trusted=True)
             for at, raw in enumerate(raws)
         ]
         folded = self.agent.fold(records)
@@ -167,7 +167,7 @@ class Region:
 
     # -- reading -----------------------------------------------------------
 
-    def keys(self) -> list[bytes]:
+    def sessions(self) -> list[bytes]:
         """Return the keys of its sessions, tombstones too."""
         return list(self.store.keys())
 

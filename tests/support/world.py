@@ -1,29 +1,31 @@
 """The whole world from one seed: regions, clients, a network, and what goes wrong."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+from msgspec import UNSET
 
 from support.faulty_store import CrashError
 from support.offline import Offline
 from support.region import Life, Region
 from support.strategies import World as Bodies
-from msgspec import UNSET
-
 from turnstate.agents.session.agent import Folded
 from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.draft import turn_from_op
-from turnstate.schemas.errors import CorruptDataError, InvalidInputError
+from turnstate.schemas.errors import CorruptDataError
 from turnstate.schemas.ids import SessionName
-from turnstate.schemas.operation import MAIN, Body, Op, Reference
+from turnstate.schemas.operation import MAIN, Body, Op
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.body import message_of
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
 from turnstate.storage.session_reader import operations
 from turnstate.storage.warm.tables import FRAMES, SEGMENTS
 from turnstate.streams.clock import VirtualClock
+
+T = TypeVar("T")
 
 SESSIONS: Final = (SessionName("t", "a"), SessionName("t", "b"), SessionName("u", "a"))
 NO_TURNS: Final = (b"{", b'{"tenant":"t"}', b"\xff", b"[1]", b'{"tenant":"t","op":1}')
@@ -98,7 +100,7 @@ class World:
 
     # -- chance ------------------------------------------------------------
 
-    def one(self, choices):  # type: ignore[no-untyped-def]
+    def one(self, choices: Sequence[T]) -> T:
         """Return one of the choices."""
         return choices[int(self.chance.random() * len(choices))]
 
@@ -281,30 +283,24 @@ class World:
         answers: list[Answer],
         folded: Folded,
     ) -> None:
-        changes = {change.key: change for change in folded.changes}
-        new = {
-            (change.key, op.turn_id or op.dot.address()): op
-            for change, ops in zip(folded.changes, folded.ops, strict=True)
-            for op in ops
-        }
         for change in folded.changes:
             if change.erased:
                 self._was_erased(change.key, change.erased)
-        for message, answer in zip(batch, answers, strict=True):
+        behind: dict[bytes, int] = {}
+        drafts = [
+            None if refused or message.raw[:1] == b"\x93" else draft_from_json(message.raw)
+            for message, refused in zip(batch, [a.error for a in answers], strict=True)
+        ]
+        for at, draft in enumerate(drafts):
+            if draft is not None and draft.body.op == "erase":
+                self._was_erased(draft.key, draft.incarnation or 0)
+                behind[draft.key] = at
+        for at, (draft, answer) in enumerate(zip(drafts, answers, strict=True)):
             if answer.verdict not in {Verdict.ACCEPTED, Verdict.DUPLICATE}:
                 continue
-            if message.raw[:1] == b"\x93":
-                continue
-            draft = draft_from_json(message.raw)
-            change = changes.get(draft.key)
+            if draft is None or at <= behind.get(draft.key, -1):
+                continue  # a life that ended in this batch
             is_first = answer.verdict is Verdict.ACCEPTED
-            if draft.body.op == "erase":
-                self._was_erased(draft.key, draft.incarnation or 0)
-                continue
-            if change is not None and change.erased and not is_first:
-                continue
-            if is_first and (draft.key, answer.turn) not in new:
-                continue  # an erase behind it, in the same batch
             life = region.head(draft.key).head.incarnation
             self.kept.append(
                 Kept(
@@ -391,7 +387,7 @@ class World:
 
     def _rebuild(self, region: Region) -> None:
         other = region.rebuilt()
-        for key in region.keys():
+        for key in region.sessions():
             if other.stored(key).head != region.stored(key).head:
                 self.faults.append(f"{region.name}: the log gives another state")
         region.store.rows_by_table.clear()
@@ -427,7 +423,7 @@ class World:
     def sessions(self) -> Iterator[tuple[Region, SessionName]]:
         """Yield every session of every region."""
         for region in self.regions:
-            for key in region.keys():
+            for key in region.sessions():
                 yield region, SessionName.from_key(key)
 
 
@@ -455,9 +451,8 @@ STEPS: Final[tuple[Callable[[World], None], ...]] = (
     World.part,
     World.clock_step,
     World.redeliver,
+    World.redeliver,
     World.erase,
     World.damage,
 )
 """What a step may be, the likelier ones more often."""
-
-__all__ = ["SESSIONS", "InvalidInputError", "Kept", "Reference", "World"]

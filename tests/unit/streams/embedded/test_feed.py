@@ -265,3 +265,23 @@ def test_the_feed_ends_when_the_store_closes(tmp_path: Path) -> None:
     store.close()
     thread.join(5)
     assert not thread.is_alive()
+
+
+def test_what_was_said_by_an_erased_user_is_told_as_stubs(store: OwnedStore) -> None:
+    store.publish([turn(n, user="u" if n % 4 == 1 else "o") for n in range(20)])
+    store.publish([turn(n, session="own", user="u") for n in range(3)])
+    seal(store)
+    store.publish([turn(n, user="u") for n in range(20, 25)])
+    before = events(store)
+    store.erase("t", user="u")
+    top = int(store.state("t", "s")["version"])
+    whole = events(store)
+    assert [e["version"] for e in whole] == list(range(1, top + 1))
+    assert {e["session"] for e in whole} == {"s"}
+    assert [e["version"] for e in of_session(store)] == list(range(1, top + 1))
+    for event in (before[5], before[12], before[-1]):
+        rest = places(events(store, event["token"]))
+        first = rest[0][2] if rest else top + 1
+        assert rest == [("s", 1, version) for version in range(first, top + 1)]
+        if event["session"] == "s":
+            assert first == event["version"] + 1
