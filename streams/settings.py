@@ -37,7 +37,7 @@ class Settings:
     profile: str = "embedded"
     log_name: str = "log"
     fsync: str = "batch"
-    batch_turns_max: int = 8192
+    batch_turns_max: int = 16_384
     batch_bytes_max: int = 8 << 20
     inbox_turns_max: int = 65_536
     hot_bytes: int = 256 << 20

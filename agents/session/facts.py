@@ -1,6 +1,7 @@
 """Look up what a step asked for: ids, states, hashes, moments, history."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from turnstate.agents.ports import Store
 from turnstate.agents.session.moments import Moment, heads_of
@@ -53,27 +54,40 @@ def provided(
         assert state is not None, f"{need.state} is attached but has no state"
         return facts._replace(states={**facts.states, need.state: state})
     if need.operation_hash is not None:
-        found = _operation(store, key, stored, need.operation_hash)
-        return facts._replace(
-            hashes={**facts.hashes, need.operation_hash: found.operation_hash}
-        )
+        hashes = _hashes(store, key, stored, need.operation_hash, facts.hashes)
+        return facts._replace(hashes=hashes)
     if need.moment is not None:
         heads = heads_at(store, key, stored, need.moment, graph)
         return facts._replace(heads_at={**facts.heads_at, need.moment: heads})
     return facts._replace(history=list(operations(store, key, stored)))
 
 
-def _operation(store: Store, key: bytes, stored: StoredHead, dot: Dot) -> Op:
-    """Find the operation of a folded dot; near where its counter points first."""
-    guess = dot.counter
-    if guess <= stored.head.version:
-        for _, op in operations(store, key, stored, guess - 1, guess):
-            if op.dot == dot:
-                return op
-    for _, op in operations(store, key, stored):
-        if op.dot == dot:
-            return op
-    raise AssertionError(f"{dot} is in the clock but in no frame")
+_NEAR: Final = 64
+"""Versions looked at where a counter points: one segment, as a rule."""
+
+
+def _hashes(
+    store: Store,
+    key: bytes,
+    stored: StoredHead,
+    dot: Dot,
+    known: Mapping[Dot, bytes],
+) -> Mapping[Dot, bytes]:
+    """Return operation hashes with that of a folded dot among them.
+
+    The first time those near where its counter points, and then all: a
+    session that is imported again asks for every one of them.
+    """
+    if not known and dot.counter <= stored.head.version:
+        first = dot.counter - 1
+        last = min(first + _NEAR, stored.head.version)
+        near = operations(store, key, stored, first, last)
+        found = {op.dot: op.operation_hash for _, op in near}
+        if dot in found:
+            return found
+    found = {op.dot: op.operation_hash for _, op in operations(store, key, stored)}
+    assert dot in found, f"{dot} is in the clock but in no frame"
+    return found
 
 
 def heads_at(

@@ -168,7 +168,11 @@ def refold(
         CorruptDataError: they fold to another digest.
     """
     records = (
-        Record(recorded_bytes(name, op.record), Position(_REWRITE, 0, version), trusted=True)
+        Record(
+            recorded_bytes(name, op.record),
+            Position(_REWRITE, 0, version),
+            trusted=True,
+        )
         for version, op in enumerate(ops, start=1)
     )
     session = rebuild(name.key(), records, graph=graph, log_name=log_name, clock=clock)

@@ -226,13 +226,16 @@ class _Step:
             time=draft.time,
             content_hash=draft.content_hash,
         )
+        hashes = self.facts.hashes
+        if stamp.dot in self.fold.clock and stamp.dot not in hashes:
+            hashes = _hashes_with(hashes, self.ops, stamp.dot)
         ruling = admit_stamped(
             draft,
             self.fold,
             log_name=self.log_name,
             trusted=arrival.trusted,
             operation_hash=op.operation_hash,
-            hashes=_hashes_with(self.facts.hashes, self.ops, stamp.dot),
+            hashes=hashes,
         )
         if ruling is not None:
             self._answer(ruling.verdict, ruling.version, op.address(), ruling.error)

@@ -12,6 +12,7 @@ from turnstate.replay.readers.lines import Refusal, lines_of, unreadable
 from turnstate.replay.readers.openai import ConversationLines
 from turnstate.replay.readers.turns import turn_line
 from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.wire.scan import explain
 
 __all__ = ["FORMATS", "Format", "Refusal", "convert_lines", "read", "read_file"]
 
@@ -24,6 +25,9 @@ HELD_BYTES_MAX: Final = 16 << 20
 """Refused lines kept back until a first line shows that the file is JSON."""
 
 _SPACE: Final = b" \t\r\n"
+
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+"""Between lines it is where files were put one behind another."""
 
 T = TypeVar("T")
 
@@ -105,7 +109,7 @@ def convert_lines(
         if isinstance(line, Refusal):
             yield line
             continue
-        text = line.strip(_SPACE)
+        text = line.strip(_SPACE).removeprefix(_BYTE_ORDER_MARK)
         if text:
             try:
                 turns = convert(number, text)
@@ -126,7 +130,7 @@ def _until_object(
     for number, line in numbered:
         if isinstance(line, Refusal):
             refusal = line
-        elif text := line.strip(_SPACE):
+        elif text := line.strip(_SPACE).removeprefix(_BYTE_ORDER_MARK):
             turns: tuple[T, ...] = ()
             fault: InvalidInputError | None = None
             try:
@@ -151,9 +155,20 @@ def _until_object(
 
 
 def _is_object(line: bytes) -> bool:
+    """Say whether a line is meant as a JSON object, if perhaps a bad one.
+
+    One that breaks a rule of ours (half an emoji, NaN, too deep) is an object
+    all the same: such a line is refused, not the file.
+    """
+    if not line.startswith(b"{"):
+        return False
     try:
         _decode_object(line)
     except (ValueError, RecursionError):
+        try:
+            explain(line)
+        except InvalidInputError as error:
+            return error.code != "not_json"
         return False
     return True
 

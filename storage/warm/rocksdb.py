@@ -149,11 +149,16 @@ class WarmStore:
     def frames(
         self, key: bytes, incarnation: int, after_version: int
     ) -> Iterator[bytes]:
-        """Yield segments, then frames, that lead above a version."""
+        """Yield segments, then frames, that lead above a version.
+
+        Frames, at most a segment's worth, are read first: a seal that comes
+        between then makes an overlap, which readers skip, and never a hole.
+        """
         prefix = life_prefix(key, incarnation)
         start = version_key(prefix, after_version + 1)
-        for table in (SEGMENTS, FRAMES):
-            yield from (row for _, row in self.rows(table, prefix, start))
+        frames = [row for _, row in self.rows(FRAMES, prefix, start)]
+        yield from (row for _, row in self.rows(SEGMENTS, prefix, start))
+        yield from frames
 
     def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
         """Return the frame of kind head that the frames since the seal start from."""

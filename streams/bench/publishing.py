@@ -27,7 +27,7 @@ from turnstate.streams.settings import Settings
 BATCH_TURNS: Final = 2048
 """Turns handed over at once, as `turnstate publish` does."""
 
-IN_FLIGHT: Final = 6
+IN_FLIGHT: Final = 16
 """Batches that wait for their answers."""
 
 FOLD_SET_EVERY: Final = 97

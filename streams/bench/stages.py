@@ -26,9 +26,9 @@ _CALIBRATED: Final = 20_000
 
 STAGES: Final[Sequence[tuple[str, Any, str]]] = (
     ("decode and check", agent, "draft_from_json"),
-    ("admit and stamp", agent, "session_step"),
-    ("fold", step.Fold, "add"),
-    ("head as a value", step.Fold, "head"),
+    ("stamp and fold", agent, "plain_outcome"),
+    ("the step, where a turn is not usual", agent, "session_step"),
+    ("fold, in the step and in seals", step.Fold, "add"),
     ("frame", change, "encode_frame"),
     ("chain link", change, "link_of"),
     ("head row", change, "encode_stored_head"),

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -13,13 +13,11 @@ from typing import Any, BinaryIO, Final
 import msgspec
 from msgspec import Struct
 
-from turnstate.agents.session.recorded import FIRST_BYTE
 from turnstate.agents.session.step import Answer
 from turnstate.replay.readers import Format, Refusal, read
 from turnstate.replay.readers.lines import STDIN, lines_of_open, opened
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.errors import ConflictError, InvalidInputError
-from turnstate.schemas.wire.json import draft_from_json
 from turnstate.streams.embedded.store import EmbeddedStore
 
 BATCH_LINES: Final = 2048
@@ -28,7 +26,7 @@ BATCH_LINES: Final = 2048
 BATCH_BYTES: Final = 4 << 20
 """Large turns make a smaller batch."""
 
-IN_FLIGHT: Final = 6
+IN_FLIGHT: Final = 16
 """Batches that wait for their answers; reading goes on meanwhile."""
 
 _PATIENCE_S: Final = 0.05
@@ -84,7 +82,12 @@ class Counts:
         }
 
 
-Submit = Callable[[Sequence[bytes]], "Future[list[Answer]]"]
+Reason = tuple[str, str | None, str]
+"""Why a reader refused a line: message, field, code."""
+
+Submit = Callable[
+    [Sequence[bytes], Mapping[int, Reason]], "Future[list[Answer]]"
+]
 Watch = Callable[[Counts, BinaryIO], None]
 
 
@@ -139,7 +142,7 @@ class _Pump:
         self._wait = wait
         self._batch: list[bytes] = []
         self._bytes = 0
-        self._refused = 0  # by the reader, of the batch
+        self._refused: dict[int, Reason] = {}  # by the reader, of the batch
         self._waiting: deque[tuple[list[bytes], Future[list[Answer]]]] = deque()
 
     def take(self, item: bytes | Refusal) -> bool:
@@ -149,8 +152,8 @@ class _Pump:
         keeps it as a dead letter.
         """
         if isinstance(item, Refusal):
-            raw = _refusable(item.raw)
-            self._refused += 1
+            raw = item.raw
+            self._refused[len(self._batch)] = (item.reason, item.field, item.code)
         else:
             raw = item
         self._batch.append(raw)
@@ -164,12 +167,12 @@ class _Pump:
         """Send on what was gathered; look at old answers where too many wait."""
         if self._batch:
             self.counts.turns += len(self._batch)
-            answers = self._submit(self._batch)
+            answers = self._submit(self._batch, self._refused)
             if self._wait:
                 self._waiting.append((self._batch, answers))
             else:
                 self._note_sessions()
-            self._batch, self._bytes, self._refused = [], 0, 0
+            self._batch, self._bytes, self._refused = [], 0, {}
         while len(self._waiting) > IN_FLIGHT or (
             self._waiting and self._waiting[0][1].done()
         ):
@@ -199,29 +202,14 @@ class _Pump:
 
     def _note_sessions(self) -> None:
         """Count a batch whose answers nobody waits for, as far as one can."""
-        self.counts.refused += self._refused
-        self.counts.accepted += len(self._batch) - self._refused
+        self.counts.refused += len(self._refused)
+        self.counts.accepted += len(self._batch) - len(self._refused)
         for raw in self._batch:
             try:
                 named = _decode_name(raw)
             except (ValueError, RecursionError):
                 continue
             self.counts.sessions.add((named.tenant, named.session))
-
-
-def _refusable(raw: bytes) -> bytes:
-    """Return a line that the reader refused, so that the agent refuses it, too.
-
-    What a format of ours refuses may be a turn by itself, and a recorded
-    operation is nothing that a file of lines may bring in: a leading NUL, which
-    no JSON begins with, keeps both out, now and when the letter is redriven.
-    """
-    if raw[:1] != FIRST_BYTE:
-        try:
-            draft_from_json(raw)
-        except InvalidInputError:
-            return raw
-    return b"\0" + raw
 
 
 class _Pace:
@@ -278,8 +266,17 @@ class _Followed:
 def _submitter(store: Any) -> Any:
     """Return a context that gives how batches are handed over, in order."""
     if isinstance(store, EmbeddedStore):
-        return nullcontext(store.engine.submit)
+        return nullcontext(_local(store))
     return _Remote(store)
+
+
+def _local(store: EmbeddedStore) -> Submit:
+    def submit(
+        records: Sequence[bytes], refused: Mapping[int, Reason]
+    ) -> "Future[list[Answer]]":
+        return store.engine.submit(records, refused=refused)
+
+    return submit
 
 
 class _Remote:
@@ -290,8 +287,10 @@ class _Remote:
         self._thread = ThreadPoolExecutor(max_workers=1)
 
     def __enter__(self) -> Submit:
-        def submit(records: Sequence[bytes]) -> "Future[list[Answer]]":
-            return self._thread.submit(self._store.publish, records)
+        def submit(
+            records: Sequence[bytes], refused: Mapping[int, Reason]
+        ) -> "Future[list[Answer]]":
+            return self._thread.submit(self._store.publish, records, refused)
 
         return submit
 

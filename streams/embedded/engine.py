@@ -4,7 +4,7 @@ import asyncio
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -56,6 +56,7 @@ class _Submission(NamedTuple):
     records: Sequence[bytes]
     attempts: int
     trusted: bool
+    refused: Mapping[int, Sequence[str | None]]
     settles: Sequence[bytes]
     done: "Future[list[Answer]]"
 
@@ -125,6 +126,7 @@ class Engine:
         *,
         attempts: int = 0,
         trusted: bool = False,
+        refused: Mapping[int, Sequence[str | None]] | None = None,
         settles: Sequence[bytes] = (),
     ) -> "Future[list[Answer]]":
         """Hand over records; the future holds their answers once durable.
@@ -135,6 +137,7 @@ class Engine:
             records: JSON turns; recorded operations only from our own doors.
             attempts: How often they were redriven.
             trusted: Recorded operations are let in, with whatever stamp.
+            refused: Place → (message, field, code) of what a reader has refused.
             settles: Keys of dead letters that go in the batch of these records.
 
         Raises:
@@ -149,7 +152,7 @@ class Engine:
                 self._check_running()
             self._turns_inside += count
         self._check_running()
-        self._inbox.put(_Submission(records, attempts, trusted, settles, done))
+        self._inbox.put(_Submission(records, attempts, trusted, refused or {}, settles, done))
         return done
 
     def call(self, task: Callable[[], Any]) -> "Future[Any]":
@@ -248,8 +251,13 @@ class Engine:
         identity, partition = self.log.identity, self.log.partition
         for submission in self._waiting:
             attempts, trusted = submission.attempts, submission.trusted
-            for raw in submission.records:
-                refusal = _too_long(raw) if len(raw) > DEAD_LETTER_BYTES_MAX else None
+            for index, raw in enumerate(submission.records):
+                refusal = None
+                if len(raw) > DEAD_LETTER_BYTES_MAX:
+                    refusal = _too_long(raw)
+                elif index in submission.refused:
+                    message, field, code = submission.refused[index]
+                    refusal = InvalidInputError(message or "", field=field, code=code)
                 at = Position(identity, partition, offset)
                 records.append(Record(raw, at, attempts, refusal, trusted))
                 offset += 1

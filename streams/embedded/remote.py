@@ -3,7 +3,8 @@
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, Self
 
 from turnstate.agents.session.step import Answer
@@ -317,16 +318,29 @@ class RemoteStore(StoreCalls):
 
     # -- the methods of EmbeddedStore --------------------------------------------
 
-    def publish(self, records: Sequence[bytes]) -> list[Answer]:
+    def publish(
+        self,
+        records: Sequence[bytes],
+        refused: Mapping[int, Sequence[str | None]] | None = None,
+    ) -> list[Answer]:
         """Fold JSON turns; return once they are durable, one answer each."""
-        answers: list[Answer] = []
-        begin = size = 0
+        ends = [0]
+        size = 0
         for at, record in enumerate(records):
             if size and size + len(record) > PUBLISH_BYTES_MAX:
-                answers += self.call("publish", records=list(records[begin:at]))
-                begin, size = at, 0
+                ends.append(at)
+                size = 0
             size += len(record)
-        answers += self.call("publish", records=list(records[begin:]))
+        ends.append(len(records))
+        answers: list[Answer] = []
+        for begin, end in pairwise(ends):
+            mine = {
+                at - begin: list(why)
+                for at, why in (refused or {}).items()
+                if begin <= at < end
+            }
+            part = list(records[begin:end])
+            answers += self.call("publish", records=part, refused=mine)
         return answers
 
     def operate(self, turn: Turn) -> Answer:

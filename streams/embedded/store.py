@@ -1,6 +1,6 @@
 """An open embedded store: publish turns, read sessions, in one process."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,15 +23,13 @@ from turnstate.streams import documents
 from turnstate.streams.clock import SystemClock
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.engine import Engine
+from turnstate.streams.embedded.steady import steadily
 from turnstate.streams.settings import Settings
 
 STORE_FOLDER = "store"
 """RocksDB's folder inside the data folder."""
 
 _Read = TypeVar("_Read")
-
-_READ_TRIES = 4
-"""A reader that meets a seal reads the head again and follows it."""
 
 
 class EmbeddedStore:
@@ -77,9 +75,19 @@ class EmbeddedStore:
 
     # -- writing -----------------------------------------------------------
 
-    def publish(self, records: Sequence[bytes]) -> list[Answer]:
-        """Fold JSON turns; return once they are durable, one answer each."""
-        return self.engine.submit(records).result()
+    def publish(
+        self,
+        records: Sequence[bytes],
+        refused: Mapping[int, Sequence[str | None]] | None = None,
+    ) -> list[Answer]:
+        """Fold JSON turns; return once they are durable, one answer each.
+
+        Args:
+            records: JSON turns.
+            refused: Place → (message, field, code) of records that a reader has
+                refused: they are not looked at, but kept as dead letters.
+        """
+        return self.engine.submit(records, refused=refused).result()
 
     def operate(self, turn: Turn) -> Answer:
         """Fold one operation and return its answer.
@@ -276,7 +284,10 @@ class EmbeddedStore:
 
     def _stored(self, tenant: str, session: str) -> StoredHead:
         name = SessionName(checked_id(tenant, "tenant"), checked_id(session, "session"))
-        stored = self.engine.head(name.key())
+        return self._present(name, self.engine.head(name.key()))
+
+    def _present(self, name: SessionName, stored: StoredHead | None) -> StoredHead:
+        tenant, session = name
         if stored is None or stored.is_tombstone:
             raise NotFoundError(
                 f"there is no session {session!r} of tenant {tenant!r}",
@@ -296,17 +307,14 @@ class EmbeddedStore:
     def _reading(
         self, name: SessionName, read: Callable[[StoredHead], _Read]
     ) -> _Read:
-        """Read with the newest head; where a seal came between, once more."""
-        stored = self._stored(name.tenant, name.session)
-        for left in range(_READ_TRIES - 1, -1, -1):
-            try:
-                return read(stored)
-            except Exception:
-                newer = self._stored(name.tenant, name.session)
-                if newer is stored or not left:
-                    raise
-                stored = newer
-        raise AssertionError("unreachable")
+        """Read with the newest head, following it where a seal comes between."""
+
+        def read_stored(stored: StoredHead | None) -> _Read:
+            return read(self._present(name, stored))
+
+        checked_id(name.tenant, "tenant")
+        checked_id(name.session, "session")
+        return steadily(self.engine, name.key(), read_stored)
 
     def _clock_at(
         self, tenant: str, session: str, version: int

@@ -152,7 +152,9 @@ def submitted_at_once(
     return futures
 
 
-def check_stopped(store: EmbeddedStore, futures: "Sequence[Future[list[Answer]]]") -> None:
+def check_stopped(
+    store: EmbeddedStore, futures: "Sequence[Future[list[Answer]]]"
+) -> None:
     """After a failure everyone is answered, and no one may publish any more."""
     for future in futures:
         error = future.exception(WAIT_S)
@@ -213,3 +215,26 @@ def _publish_or_stop(publish: Callable[[], object]) -> None:
         publish()
     except UnavailableError:
         return
+
+
+def test_who_submits_while_the_engine_stops_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look whether it runs and the inbox, the engine may stop."""
+    line = next(endless_turns(1))
+    with EmbeddedStore(Settings(data=tmp_path / "data")) as store:
+        engine = store.engine
+        looked = engine._check_running
+
+        def and_then_it_stops() -> None:
+            looked()
+            hook.undo()
+            with pytest.raises(UnavailableError):
+                submitted_at_once(store, [[line]])[0].result(WAIT_S)
+            engine._thread.join(WAIT_S)
+
+        with monkeypatch.context() as patch, pytest.MonkeyPatch.context() as hook:
+            Faulty(patch, 1, after=False)
+            hook.setattr(engine, "_check_running", and_then_it_stops)
+            with pytest.raises(UnavailableError):
+                engine.submit([line]).result(5.0)

@@ -111,17 +111,24 @@ class Killed:
         )
         assert publisher.stdout is not None
         publisher.stdout.close()
+        try:
+            self._wait_for_word(publisher, said)
+            time.sleep(self.chance.random() * LIVES_S)
+            assert publisher.poll() is None, "the publisher ended by itself"
+        finally:
+            publisher.kill()
+            ended = publisher.wait()
+            # What was said before the end is in the pipe; the keeper reads it all.
+            assert keeper.wait() == 0
+        assert ended == -signal.SIGKILL
+        return read_journal(said)
+
+    def _wait_for_word(self, publisher: "subprocess.Popen[bytes]", said: Path) -> None:
         end = time.monotonic() + START_S
         while not (said.exists() and read_journal(said).answers):
             assert publisher.poll() is None, "the publisher ended by itself"
             assert time.monotonic() < end, "the publisher does not publish"
             time.sleep(0.005)
-        time.sleep(self.chance.random() * LIVES_S)
-        publisher.send_signal(signal.SIGKILL)
-        assert publisher.wait() == -signal.SIGKILL
-        # What was said before the end is in the pipe; the keeper reads it all.
-        assert keeper.wait() == 0
-        return read_journal(said)
 
     def settings(self) -> Settings:
         """Return the settings that the publishers have, too."""

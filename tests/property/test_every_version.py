@@ -50,7 +50,6 @@ OPERATIONS: Final[dict[int, tuple[dict[str, Any], ...]]] = {
 SEALS: Final = (333, 700, 1301, 1502, 1950)
 BATCHES: Final = (1, 7, 3, 40, 12)
 EACH: Final = 50
-NEAR: Final = 2
 
 
 class Long(NamedTuple):
@@ -106,7 +105,8 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Long]:
                     assert answer.error is None, answer
                 batch = []
             if sealing:
-                assert store.engine.call(lambda: store.engine.seal([NAME.key()])).result()
+                seal = store.engine.call(lambda: store.engine.seal([NAME.key()]))
+                assert seal.result() == 1
                 events.append(version)
         store.publish(batch)
         stored = store.engine.head(NAME.key())
@@ -130,7 +130,8 @@ def slot_values(value: bytes) -> Any:
 def as_shown(long: Long, version: int, branch: str) -> dict[str, Any]:
     """Return of a state document what the definition says, too."""
     document = long.store.state(*NAME, version=version, branch=branch)
-    return msgspec.json.decode(msgspec.json.encode(document))
+    shown: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document))
+    return shown
 
 
 def check_by_definition(long: Long, version: int) -> None:
@@ -138,7 +139,6 @@ def check_by_definition(long: Long, version: int) -> None:
     prefix = long.ops[:version]
     wanted = fold_set(prefix, GRAPH)
     head = read(long, version)
-    assert digest(head) == DialogueState.empty(GRAPH).apply(prefix).digest()
     assert head.version == wanted["version"]
     assert head.clock.sorted_spans() == wanted["clock"]
     assert head.total == wanted["sum"]
@@ -192,8 +192,8 @@ def test_every_version_has_the_digest_of_its_prefix(long: Long) -> None:
 
 
 def test_versions_near_operations_are_what_the_definition_says(long: Long) -> None:
-    events = {event + by for event in long.events for by in (-1, 0, 1)}
-    chosen = events | set(range(0, len(long.ops), 8 * EACH))
+    events = {event + by for event in long.events for by in (-1, 0)}
+    chosen = events | set(range(0, len(long.ops), 10 * EACH))
     for version in sorted(chosen):
         if 0 < version <= len(long.ops):
             check_by_definition(long, version)

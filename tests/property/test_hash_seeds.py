@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from support.dialogues import endless_turns
@@ -41,7 +40,7 @@ with EmbeddedStore(Settings(data=Path(sys.argv[2]), fsync="never")) as store:
     turns = endless_turns(8)
     while part := list(islice(turns, 500)):
         store.publish(part)
-        if len(digests(store)) > 300:
+        if len(digests(store)) > 150:
             break
     for name, digest in digests(store).items():
         print(*name, digest)
@@ -62,7 +61,7 @@ def test_samples_have_the_same_digests_under_two_hash_seeds(tmp_path: Path) -> N
         for seed in ("1", "2")
     ]
     assert told[0] == told[1]
-    assert len(told[0].splitlines()) > 300
+    assert len(told[0].splitlines()) > 150
 
 
 Written = dict[SessionName, list[Op]]
@@ -152,9 +151,8 @@ def test_two_stores_that_exchange_their_operations_agree(tmp_path: Path) -> None
             )
             for name in map(SessionName._make, digests(first))
         }
-        assert {tuple(name): state.digest().hex() for name, state in merged.items()} == {
-            name: digest.removeprefix("blake2b:") for name, digest in digests(first).items()
-        }
+        told = {tuple(name): state.digest().hex() for name, state in merged.items()}
+        assert told == digests(first)
         for store in (first, second):
             assert upkeep.verify(store)["bad"] == []
 
@@ -178,5 +176,4 @@ def test_any_world_exchanged_between_two_stores_agrees(
         received(second, exported(first))
         wanted = DialogueState.empty(GRAPH).apply(everything.values())
         for store in (first, second):
-            found = msgspec.convert(digests(store), dict[tuple[str, str], str])
-            assert found[tuple(name)].endswith(wanted.digest().hex())
+            assert digests(store)[name] == wanted.digest().hex()

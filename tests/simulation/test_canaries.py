@@ -1,6 +1,7 @@
 """Each promise has a bug that breaks it, and its checker finds that bug soon."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -9,7 +10,8 @@ import pytest
 from support.checking import CHECKERS, broken_promises, played
 from support.faulty_store import CrashError, FaultyStore
 from support.region import Region
-from turnstate.agents.session import agent, change
+from turnstate.agents.dead_letters import dead_letter
+from turnstate.agents.session.step import session_step
 from turnstate.schemas import admission
 from turnstate.schemas.crdt import slot_map
 from turnstate.schemas.dialogue.fold import Fold
@@ -29,17 +31,15 @@ def acknowledges_before_it_keeps(patch: Patch) -> None:
     write = FaultyStore.write
 
     def hasty(store: FaultyStore, batch: Batch, *, sync: bool) -> None:
-        try:
+        with suppress(CrashError):
             write(store, batch, sync=sync)
-        except CrashError:
-            pass
 
     patch.setattr(FaultyStore, "write", hasty)
 
 
 def knows_no_ids(patch: Patch) -> None:
     """A turn that comes again is stamped again."""
-    rules = [rule for rule in admission.UNSTAMPED_RULES if "known_id" not in rule.__name__]
+    rules = [r for r in admission.UNSTAMPED_RULES if "known_id" not in r.__name__]
     assert len(rules) < len(admission.UNSTAMPED_RULES)
     patch.setattr(admission, "UNSTAMPED_RULES", tuple(rules))
 
@@ -65,7 +65,7 @@ def loses_siblings(patch: Patch) -> None:
 
 def links_no_frames(patch: Patch) -> None:
     """Each frame starts a chain of its own."""
-    patch.setattr(change, "link_of", lambda frame: START_LINK)
+    patch.setattr("turnstate.agents.session.change.link_of", lambda frame: START_LINK)
 
 
 def seals_from_a_wrong_start(patch: Patch) -> None:
@@ -107,22 +107,20 @@ def erases_the_head_only(patch: Patch) -> None:
 
 def cuts_dead_letters(patch: Patch) -> None:
     """The last byte of a refused record is lost."""
-    dead_letter = agent.dead_letter
 
     def cut(error: Any, raw: bytes, *rest: Any, **named: Any) -> Any:
         return dead_letter(error, raw[:-1], *rest, **named)
 
-    patch.setattr(agent, "dead_letter", cut)
+    patch.setattr("turnstate.agents.session.agent.dead_letter", cut)
 
 
 def forgets_positions(patch: Patch) -> None:
     """What a log brings again is folded again."""
-    step = agent.session_step
 
     def positionless(head: Any, position: Any, *rest: Any) -> Any:
-        return step(head, None, *rest)
+        return session_step(head, None, *rest)
 
-    patch.setattr(agent, "session_step", positionless)
+    patch.setattr("turnstate.agents.session.agent.session_step", positionless)
 
 
 CANARIES: Mapping[Callable[[Patch], None], str] = {
@@ -144,7 +142,9 @@ def test_every_checker_has_a_canary() -> None:
 
 
 @pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.__name__)
-def test_a_canary_is_caught(canary: Callable[[Patch], None], monkeypatch: Patch) -> None:
+def test_a_canary_is_caught(
+    canary: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
     canary(monkeypatch)
     for seed in range(1, SEEDS_MAX + 1):
         try:

@@ -1,7 +1,7 @@
 """A warm store in memory that fails when told to: before a write, or after it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from turnstate.storage.warm.rocksdb import Batch, WarmStore
 from turnstate.storage.warm.tables import TABLES
@@ -60,7 +60,8 @@ class FaultyStore(WarmStore):
     def __init__(self, log_name: str, tables: dict[str, Table] | None = None) -> None:
         self.log_name = log_name
         self.rows_by_table: dict[str, Table] = tables or {t: {} for t in TABLES}
-        self._tables = {t: _Rows(rows) for t, rows in self.rows_by_table.items()}
+        fakes = {t: _Rows(rows) for t, rows in self.rows_by_table.items()}
+        self._tables = cast("Any", fakes)
         self.fails: str | None = None
         self.writes = 0
 

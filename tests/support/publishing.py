@@ -1,6 +1,8 @@
 """Publish the lines of a file into a store until killed: `publishing.py DATA FILE`.
 
-With `late` as third argument it has a bug: it acknowledges before it keeps. Says on standard output what it handed over (`sent N`) and, as soon as it is
+With `late` as third argument it has a bug: it acknowledges before it keeps.
+
+Says on standard output what it handed over (`sent N`) and, as soon as it is
 told, what was acknowledged (`kept VERDICT VERSION`), one turn a line.
 """
 

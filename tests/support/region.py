@@ -66,7 +66,7 @@ class Region:
             log_name=self.name,
             clock=self.clock,
         )
-        for key in store.keys():
+        for key in self.sessions():
             self.catch_up(key)
 
     # -- writing -----------------------------------------------------------

@@ -36,5 +36,6 @@ def wal_of(data: Path) -> Path:
 def image(data: Path, target: Path) -> Path:
     """Copy a data folder as it lies on the disk while its owner is alive."""
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(data, target, ignore=shutil.ignore_patterns("LOG*", "LOCK", "*.sock"))
+    passing = shutil.ignore_patterns("LOG*", "LOCK", "*.sock")
+    shutil.copytree(data, target, ignore=passing)
     return target

@@ -234,7 +234,8 @@ class World:
 
     def exchange(self) -> None:
         """A region, or a client, sends another region what that one lacks."""
-        source = self.one((*self.regions, *self.clients))
+        sources: list[Region | Offline] = [*self.regions, *self.clients]
+        source = self.one(sources)
         target = self.one([each for each in self.regions if each is not source])
         self._exchange(source, target, self.one(SESSIONS))
 
@@ -288,8 +289,10 @@ class World:
                 self._was_erased(change.key, change.erased)
         behind: dict[bytes, int] = {}
         drafts = [
-            None if refused or message.raw[:1] == b"\x93" else draft_from_json(message.raw)
-            for message, refused in zip(batch, [a.error for a in answers], strict=True)
+            None
+            if answer.error or message.raw[:1] == b"\x93"
+            else draft_from_json(message.raw)
+            for message, answer in zip(batch, answers, strict=True)
         ]
         for at, draft in enumerate(drafts):
             if draft is not None and draft.body.op == "erase":
@@ -412,7 +415,8 @@ class World:
 
     def _exchange_all(self, name: SessionName) -> None:
         for target in self.regions:
-            for source in (*self.regions, *self.clients):
+            sources: list[Region | Offline] = [*self.regions, *self.clients]
+            for source in sources:
                 if source is not target:
                     self._exchange(source, target, name)
             for client in self.clients:

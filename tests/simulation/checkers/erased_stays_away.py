@@ -1,4 +1,4 @@
-"""An erased life is in no table of state, and nothing that comes late brings it back."""
+"""An erased life is in no table of state, and nothing late brings it back."""
 
 from support.world import World
 from turnstate.storage.warm.tables import FRAMES, INDEX, SEGMENTS, life_prefix

@@ -18,9 +18,9 @@ from turnstate.streams.cli.publishing import (
     Counts,
     _Followed,
     _Pace,
-    _refusable,
     publish_files,
 )
+from turnstate.streams.embedded.letters import dead_letter, dead_letters
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
@@ -93,9 +93,27 @@ def test_a_line_that_a_format_refuses_never_gets_in(store: Any, tmp_path: Path) 
     assert [row["session"] for row in store.sessions()] == ["b"]
 
 
-def test_a_recorded_operation_is_no_line() -> None:
-    assert _refusable(b"\x93abc") == b"\0\x93abc"
-    assert _refusable(b"oh") == b"oh"
+def test_what_a_format_refuses_is_kept_as_it_came(store: Any, tmp_path: Path) -> None:
+    bad = b'{"tenant":"t","session":"a","turn":0,"role":"user","text":"x","ts_ms":"y"}'
+    good = b'{"tenant":"t","session":"b","turn":0,"role":"user","text":"x"}'
+
+    publish_files(store, written(tmp_path, good + b"\n", bad + b"\n"), "corpus")
+
+    (letter,) = dead_letters(store)["dead_letters"]
+    assert letter["field"] == "ts_ms"
+    assert dead_letter(store, letter["id"]).raw == bad
+
+
+def test_a_recorded_operation_is_no_line(store: Any, tmp_path: Path) -> None:
+    recorded = b"\x93\xa1t\xa1s\xc4\x01x"
+
+    counts = publish_files(
+        store, written(tmp_path, line("a", 1) + recorded + b"\n"), "turns"
+    )
+
+    assert (counts.accepted, counts.refused) == (1, 1)
+    (letter,) = dead_letters(store)["dead_letters"]
+    assert dead_letter(store, letter["id"]).raw == recorded
 
 
 def test_without_waiting_what_became_of_turns_is_not_known(
@@ -162,7 +180,8 @@ def test_another_process_is_handed_batches_in_order(tmp_path: Path) -> None:
         def __init__(self) -> None:
             self.seen: list[bytes] = []
 
-        def publish(self, records: Sequence[bytes]) -> list[Answer]:
+        def publish(self, records: Sequence[bytes], refused: object) -> list[Answer]:
+            assert not refused
             self.seen += records
             return [Answer(accepted, 1, "x")] * len(records)
 
