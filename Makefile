@@ -32,7 +32,8 @@ soak: $(VENV)/dev.stamp ## Full counts; SOAK_SECONDS=600 takes a slice, SOAK_SEE
 sim: $(VENV)/dev.stamp ## The whole world from one seed: make sim SEED=7
 	@SIM_SEED=$(SEED) $(PYTEST) -m "not bench and not wheel" tests/simulation $(ARGS)
 
-bench: $(VENV)/dev.stamp ## Measure
+bench: $(VENV)/dev.stamp ## Measure, beside other programs (about half an hour; ARGS="-k frames" takes one)
+	@$(BIN)/python -m pip install -q --group bench
 	@$(PYTEST) -s -m bench $(TESTS) $(ARGS)
 
 check: lint types imports wheel ## Everything that is judged without running the tests again

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from turnstate.schemas.dialogue.fold import IdEntry
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.position import Position
 from turnstate.storage.stored_head import StoredHead

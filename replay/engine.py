@@ -15,10 +15,11 @@ from turnstate.replay.recording import RecordedErasure, RecordedOperation
 from turnstate.replay.recording_lines import ReplayItem, replay_items
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import Fold, IdEntry, RefoldNeeded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head, digest
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.state import DialogueState
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import CorruptDataError
 from turnstate.schemas.ids import SessionName

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 from msgspec import UNSET
 
 from turnstate.schemas.clocks import Dot, DotSet
-from turnstate.schemas.dialogue.fold import Fold, dot_reused
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import ConflictError, InvalidInputError, TurnstateError
 from turnstate.schemas.limits import GAP_INTERVALS_MAX, LIVE_BRANCHES_MAX
-from turnstate.schemas.operation import MAIN, reference_of
+from turnstate.schemas.operation import MAIN, dot_reused, reference_of
 
 
 class Verdict(Enum):

@@ -163,9 +163,7 @@ class DotSet(Struct, array_like=True, eq=False, gc=False):
     def contiguous(self) -> dict[str, int]:
         """Return the version vector: each replica's highest counter before a gap."""
         return {
-            replica: spans[1]
-            for replica, spans in self.spans.items()
-            if spans[0] == 1
+            replica: spans[1] for replica, spans in self.spans.items() if spans[0] == 1
         }
 
     def interval_count(self) -> int:
@@ -174,9 +172,7 @@ class DotSet(Struct, array_like=True, eq=False, gc=False):
 
     def beyond_gaps(self) -> int:
         """Return how many intervals lie beyond a gap."""
-        return sum(
-            len(spans) // 2 - (spans[0] == 1) for spans in self.spans.values()
-        )
+        return sum(len(spans) // 2 - (spans[0] == 1) for spans in self.spans.values())
 
     def holes(self) -> list[tuple[str, int, int]]:
         """Return (replica, low, high), inclusive, of what is missing in between."""

@@ -22,14 +22,14 @@ class SessionName(NamedTuple):
     session: str
 
     def key(self) -> bytes:
-        """Return the session key: 2-byte length of the tenant, tenant, session.
+        r"""Return the session key: 2-byte length of the tenant, tenant, session.
 
         Injective, since the length says where the tenant ends; no key of one
         tenant is a prefix match for another's (design §7).
 
         Example:
             >>> SessionName("t", "s").key()
-            b'\\x00\\x01ts'
+            b'\x00\x01ts'
         """
         tenant = self.tenant.encode()
         return len(tenant).to_bytes(2, "big") + tenant + self.session.encode()
@@ -70,13 +70,15 @@ def checked_id(value: object, field: str) -> str:
     Example:
         >>> checked_id("s-1", "session")
         's-1'
-        >>> checked_id("", "session")
+        >>> checked_id("", "id")
         Traceback (most recent call last):
         ...
-        turnstate.schemas.errors.InvalidInputError: session is empty (ids have 1 to 512 bytes)
+        turnstate.schemas.errors.InvalidInputError: id is empty (ids have 1 to 512 bytes)
     """
     if type(value) is not str:
-        raise InvalidInputError(f"{field} is no text", field=field, hint="send a string")
+        raise InvalidInputError(
+            f"{field} is no text", field=field, hint="send a string"
+        )
     if not value:
         raise InvalidInputError(
             f"{field} is empty", field=field, hint=f"ids have 1 to {ID_BYTES_MAX} bytes"

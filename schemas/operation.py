@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnstate.schemas.clocks import Dot, DotSet, dot_from_address
-from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.errors import ConflictError, InvalidInputError
 from turnstate.schemas.ids import ADDRESS_SIGN
 
 MAIN: Final = "main"
@@ -252,8 +252,12 @@ class Op:
             hidden=Hidden(
                 self.operation_hash,
                 self.content_hash,
-                sorted(map(name_hash, [*(body.slot_set or ()), *(body.slot_delete or ())])),
-                sorted(map(name_hash, [*(body.tag_add or ()), *(body.tag_remove or ())])),
+                sorted(
+                    map(name_hash, [*(body.slot_set or ()), *(body.slot_delete or ())])
+                ),
+                sorted(
+                    map(name_hash, [*(body.tag_add or ()), *(body.tag_remove or ())])
+                ),
             ),
         )
         return Op.stamped(
@@ -357,3 +361,13 @@ def seen_vector(dots: DotSet) -> SeenVector:
         replica: spans[1] if len(spans) == 2 and spans[0] == 1 else spans
         for replica, spans in sorted(dots.spans.items())
     }
+
+
+def dot_reused(dot: Dot) -> ConflictError:
+    """Return the error for one dot with two different operations."""
+    return ConflictError(
+        f"the dot {dot.address()} is already another operation",
+        field="stamp.dot",
+        hint="a replica numbers each of its operations once",
+        code="dot_reused",
+    )

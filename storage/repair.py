@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.dialogue.head import digest
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.errors import CorruptDataError, FencedError
 from turnstate.storage.frames.header import decode_header
 from turnstate.storage.stored_head import StoredHead

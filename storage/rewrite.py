@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from turnstate.schemas.clocks import Dot, DotSet
-from turnstate.schemas.dialogue.fold import IdEntry
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.operation import Op, target_of
 
 

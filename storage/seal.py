@@ -7,9 +7,10 @@ from typing import NamedTuple
 import msgspec
 
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import Fold, IdEntry, RefoldNeeded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import NodeState, encode_head
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded
 from turnstate.schemas.operation import Op, target_of
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames import segment as segments
@@ -114,9 +115,7 @@ def _check_chain(store: FrameStore, key: bytes, stored: StoredHead) -> None:
         header = layout.decode_header(part)
         if header.kind == layout.SEGMENT:
             start = segments.open_segment(part).replaced_link
-        elif (
-            header.kind == layout.FRAME and header.to_version > stored.sealed_version
-        ):
+        elif header.kind == layout.FRAME and header.to_version > stored.sealed_version:
             frames.append(part)
     verify_chain(frames, start, newest_link=stored.link)
 
@@ -163,16 +162,17 @@ def _carried(
 ) -> tuple[dict[Dot, NodeState], dict[Dot, bytes], dict[str, IdEntry]]:
     """Return the states that frames carry, and what the index said at the seal.
 
-    Of what it said of an id the first word counts. What came after the seal
-    was not known at its start: the fold of the segment finds it out anew.
+    The first word counts: a later one may know of a redaction, or of another
+    answer to an id, that the fold of the segment comes to by itself. What came
+    after the seal was not known at its start.
     """
     bases: dict[Dot, bytes] = {}
     states: dict[Dot, NodeState] = {}
     ids: dict[str, IdEntry] = {}
     for frame in frames:
-        bases.update(frame.bases)
+        bases = {**frame.bases, **bases}
         given, facts = decode_bases(frame.bases)
-        states |= given
+        states = {**given, **states}
         ids = {**facts, **ids}
     bases.pop(ID_FACTS, None)
     known = {name: e for name, e in ids.items() if e.version <= sealed_version}

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol, overload
 import msgspec
 
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import Fold, IdEntry, RefoldNeeded, StateNeeded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import (
     EMPTY_HEAD,
     Head,
@@ -16,6 +16,7 @@ from turnstate.schemas.dialogue.head import (
     encode_node,
 )
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded, StateNeeded
 from turnstate.schemas.errors import CorruptDataError, NotFoundError
 from turnstate.schemas.operation import Op
 from turnstate.storage.frames import header as layout
@@ -151,9 +152,7 @@ def chunks(
             frame = decode_operations(body)
             recent += b"".join(frame.records)
             if header.to_version > after_version:
-                yield Chunk(
-                    header, frame.records, frame.bases, None, frame.positions
-                )
+                yield Chunk(header, frame.records, frame.bases, None, frame.positions)
 
 
 def _head_of(data: bytes) -> Head:
@@ -276,7 +275,8 @@ def _folded_from_nearest(
         if fold.version == version:
             return fold
     raise CorruptDataError(
-        f"version {version} of the session cannot be reached", field=f"version {version}"
+        f"version {version} of the session cannot be reached",
+        field=f"version {version}",
     )
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.dialogue.head import Head, NodeState
 from turnstate.schemas.dialogue.state import winning_edit
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.errors import NotFoundError
 from turnstate.schemas.ids import ADDRESS_SIGN
 from turnstate.schemas.operation import MAIN, Op, target_of

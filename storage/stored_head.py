@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.errors import ChecksumError, CorruptDataError
 from turnstate.schemas.position import Position
 from turnstate.storage.frames.chain import START_LINK

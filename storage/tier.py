@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from turnstate.schemas.dialogue.fold import IdEntry
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.storage.stored_head import StoredHead
 
 KEEPS_ALL: Final = "keeps_all"

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from turnstate.schemas.dialogue.fold import Fold, IdEntry, RefoldNeeded, StateNeeded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import Head, digest, encode_head
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded, StateNeeded
 from turnstate.schemas.errors import CorruptDataError, TurnstateError
 from turnstate.schemas.ids import turn_id_hash
 from turnstate.schemas.operation import Op

@@ -20,8 +20,8 @@ from turnstate.agents.session.step import (
 )
 from turnstate.agents.session.tails import Tails
 from turnstate.schemas.admission import Verdict
-from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.errors import TurnstateError
 from turnstate.schemas.operation import Op
 from turnstate.schemas.wire.json import draft_from_json

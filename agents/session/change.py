@@ -86,7 +86,8 @@ def change_of(
         start.text_bytes + sum([text_bytes_of(op) for op in ops]),
         now_ms,
         start.owner or _owner(ops),
-        bool(outcome.erased) or (stored.erased and stored.head.incarnation == head.incarnation),
+        bool(outcome.erased)
+        or (stored.erased and stored.head.incarnation == head.incarnation),
     )
     return SessionChange(
         key,
@@ -134,5 +135,3 @@ def _owner(ops: Sequence[Op]) -> str | None:
         if op.body.user is not None:
             return op.body.user
     return None
-
-

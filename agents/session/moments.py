@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import Fold, RefoldNeeded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_index import RefoldNeeded
 from turnstate.schemas.operation import Op
 
 

@@ -17,10 +17,11 @@ from turnstate.schemas.admission import Verdict
 from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import counter as counters
 from turnstate.schemas.crdt import tag_set
-from turnstate.schemas.dialogue.fold import S_MODULUS, IdEntry
+from turnstate.schemas.dialogue.fold import S_MODULUS
 from turnstate.schemas.dialogue.head import Branch, Head, NodeState
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.turn_graph import calls_opened
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.limits import COUNTER_MAX, RECENT_TURNS
 from turnstate.schemas.operation import MAIN, Op
 from turnstate.schemas.position import Position
@@ -154,9 +155,7 @@ def _folded(
         if body.tool_call_id is not None and body.role == "tool":
             calls = tuple(call for call in calls if call[0] != body.tool_call_id)
         recent.append((effective, log_name, version, version))
-        answers.append(
-            Answer(Verdict.ACCEPTED, version, turn_id or dot.address())
-        )
+        answers.append(Answer(Verdict.ACCEPTED, version, turn_id or dot.address()))
     context = DotSet({log_name: (1, version)})
     before = DotSet({log_name: (1, version - 1)} if version > 1 else {})
     node = NodeState(

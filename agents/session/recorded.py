@@ -86,5 +86,3 @@ def erase_draft(name: SessionName, incarnation: int | None) -> Draft:
         None,
         incarnation,
     )
-
-

@@ -14,14 +14,10 @@ from turnstate.schemas.admission import (
     next_counter,
 )
 from turnstate.schemas.clocks import Dot, DotSet
-from turnstate.schemas.dialogue.fold import (
-    Fold,
-    IdEntry,
-    RefoldNeeded,
-    StateNeeded,
-)
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import Head, NodeState
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded, StateNeeded
 from turnstate.schemas.draft import Draft
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
 from turnstate.schemas.limits import COUNTER_MAX

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heapreplace, heappop
+from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32

@@ -5,8 +5,8 @@ from typing import Final
 
 from turnstate.agents.ports import Record
 from turnstate.agents.session.agent import Folded, SessionAgent
-from turnstate.schemas.dialogue.fold import IdEntry
 from turnstate.schemas.dialogue.phases import default_graph
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.position import Position
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.stored_head import StoredHead

@@ -25,6 +25,4 @@ def count(counters: Counters, amounts: Mapping[str, int]) -> Counters:
 
 def values(counters: Counters) -> dict[str, int]:
     """Return what each counter stands at, names in order."""
-    return {
-        name: counters[name][0] - counters[name][1] for name in sorted(counters)
-    }
+    return {name: counters[name][0] - counters[name][1] for name in sorted(counters)}

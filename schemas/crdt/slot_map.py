@@ -28,7 +28,8 @@ def write(
     Its writes replace everything under their names; O(names in the map).
 
     Example:
-        >>> write({"area": ((1, "a", 1, b'"north"'),)}, (2, "a", 2), {"area": b'"south"'}, ())
+        >>> slots = {"area": ((1, "a", 1, b'"north"'),)}
+        >>> write(slots, (2, "a", 2), {"area": b'"south"'}, ())
         {'area': ((2, 'a', 2, b'"south"'),)}
     """
     result = slots.copy()
@@ -44,7 +45,9 @@ def forget_names(slots: SlotMap, hashes: Iterable[bytes]) -> SlotMap:
     """Return the map without the names whose hash a stub remembers."""
     wanted = set(hashes)
     return {
-        name: entries for name, entries in slots.items() if name_hash(name) not in wanted
+        name: entries
+        for name, entries in slots.items()
+        if name_hash(name) not in wanted
     }
 
 

@@ -1,79 +1,24 @@
 """The incremental fold: one operation at a time into a head, whatever the order."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
-
-from msgspec import Struct
 
 from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import counter
-from turnstate.schemas.dialogue.head import (
-    Branch,
-    Head,
-    NodeState,
-    Twin,
-    joined,
-)
+from turnstate.schemas.dialogue.head import Branch, Head, NodeState, Twin, joined
+from turnstate.schemas.dialogue.parked import NODE_KINDS, references_of, without_text
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.turn_graph import advanced, state_after, without_dots
-from turnstate.schemas.errors import ConflictError
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded, StateNeeded
 from turnstate.schemas.operation import (
-    Body,
     Op,
     Reference,
     SeenVector,
-    encode_body,
     seen_vector,
     target_of,
 )
-from turnstate.schemas.wire.calls import calls_without_arguments
 
 S_MODULUS: Final = 1 << 256
-NODE_KINDS: Final = frozenset({None, "rollback", "fork"})
-"""Values of `Body.op` that are nodes of the DAG."""
-
-
-class IdEntry(Struct, array_like=True, frozen=True, gc=False):
-    """What the turn index knows of a turn id.
-
-    Attributes:
-        content_hash: 8 bytes of the one that answers to the id.
-        replica: Its dot's replica.
-        counter: Its dot's counter.
-        lamport: Its Lamport time.
-        version: The version it came with, where its text lies.
-        referenced: Whether something was attached by this id rather than by
-            dot; then another answer to the id changes what was folded.
-    """
-
-    content_hash: bytes
-    replica: str
-    counter: int
-    lamport: int
-    version: int
-    referenced: bool = False
-
-    @property
-    def dot(self) -> Dot:
-        """Return the dot that answers to the id."""
-        return Dot(self.replica, self.counter)
-
-    @property
-    def order(self) -> tuple[int, str, int]:
-        """Return its place in the total order."""
-        return (self.lamport, self.replica, self.counter)
-
-
-class StateNeeded(Exception):
-    """The fold starts from a turn whose state it was not given: fetch it."""
-
-    def __init__(self, dot: Dot) -> None:
-        super().__init__(dot)
-        self.dot = dot
-
-
-class RefoldNeeded(Exception):
-    """Another operation now answers to an id that was folded by: fold all again."""
 
 
 class Fold:
@@ -138,8 +83,6 @@ class Fold:
         if states:
             self.states_given = {**self.states_given, **states}
 
-    # -- reading ----------------------------------------------------------
-
     def head(self) -> Head:
         """Return the folded state as a value."""
         self._clock_is_mine = False
@@ -148,7 +91,10 @@ class Fold:
             live: Collection[Dot] = branch.heads
         else:
             live = {dot for each in self.branches.values() for dot in each.heads}
-        nodes = tuple([self.states[dot] for dot in (sorted(live) if len(live) > 1 else live)])
+        nodes = tuple(
+            [self.states[dot] for dot in (sorted(live) if len(live) > 1 else live)]
+        )
+        parked = [(v, op.record) for _, (v, op) in sorted(self.parked.items())]
         return Head(
             self.incarnation,
             self.version,
@@ -159,11 +105,7 @@ class Fold:
             self.usage,
             self.branches.copy(),
             nodes,
-            tuple(
-                [(version, op.record) for _, (version, op) in sorted(self.parked.items())]
-            )
-            if self.parked
-            else (),
+            tuple(parked),
             self.twins,
             self.ended,
             self.redacted,
@@ -204,8 +146,6 @@ class Fold:
                 if len(bounds) == 2 and bounds[0] == 1:
                     return {replica: bounds[1]}
         return seen_vector(self.attached_dots())
-
-    # -- folding ----------------------------------------------------------
 
     def add(self, op: Op, version: int | None = None) -> bool:
         """Fold one operation; say whether it was new.
@@ -273,9 +213,7 @@ class Fold:
             self.usage = counter.count(self.usage, body.usage)
         base = self.states[branch.heads[0]]
         self.states[dot] = state_after(op, base, self.graph, version, False)
-        self.branches[op.branch] = advanced(
-            branch, op, branch.heads, self.states
-        )
+        self.branches[op.branch] = advanced(branch, op, branch.heads, self.states)
 
     def _note_kind(self, op: Op, kind: str) -> None:
         if kind in NODE_KINDS:
@@ -320,13 +258,13 @@ class Fold:
         if op.body.op in NODE_KINDS:
             parents = self._resolved(op)
             if parents is None:
-                self._park(_without_text(op), version)
+                self._park(without_text(op), version)
             else:
                 self._attach(op, parents, version)
         elif op.body.target is not None:
             target = self._target(op)
             if target is None:
-                self._park(_without_text(op), version)
+                self._park(without_text(op), version)
             elif op.body.op == "redact":
                 self._redact(target)
 
@@ -438,11 +376,9 @@ class Fold:
         if before is None or op.order > before[:3]:
             self.ended = self.ended | {op.branch: (*op.order, to)}
 
-    # -- parked -----------------------------------------------------------
-
     def _park(self, op: Op, version: int) -> None:
         self.parked[op.dot] = (version, op)
-        for reference in _references(op):
+        for reference in references_of(op):
             self.waiting.setdefault(reference, []).append(op.dot)
 
     def _wake(self, come: list[Reference]) -> None:
@@ -458,51 +394,3 @@ class Fold:
                     come.append(dot)
                     if op.turn_id is not None:
                         come.append(op.turn_id)
-
-
-def _references(op: Op) -> Iterable[Reference]:
-    if op.body.op in NODE_KINDS:
-        return op.parents
-    return () if op.body.target is None else (target_of(op),)
-
-
-def _without_text(op: Op) -> Op:
-    """Return what the fold needs of a parked operation: no text in the head."""
-    body = op.body
-    light = Body(
-        role=body.role,
-        tool_calls=body.tool_calls and calls_without_arguments(body.tool_calls),
-        tool_call_id=body.tool_call_id,
-        slot_set=body.slot_set,
-        slot_delete=body.slot_delete,
-        tag_add=body.tag_add,
-        tag_remove=body.tag_remove,
-        action=body.action,
-        op=body.op,
-        target=body.target,
-        to=body.to,
-        hidden=body.hidden,
-    )
-    return Op.stamped(
-        light,
-        encode_body(light),
-        dot=op.dot,
-        lamport=op.lamport,
-        seen=op.seen,
-        incarnation=op.incarnation,
-        parents=op.parents,
-        branch=op.branch,
-        turn_id=op.turn_id,
-        time=op.time,
-        content_hash=op.content_hash,
-    )
-
-
-def dot_reused(dot: Dot) -> ConflictError:
-    """Return the error for one dot with two different operations."""
-    return ConflictError(
-        f"the dot {dot.address()} is already another operation",
-        field="stamp.dot",
-        hint="a replica numbers each of its operations once",
-        code="dot_reused",
-    )

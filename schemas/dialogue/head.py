@@ -231,7 +231,10 @@ def digest(head: Head) -> bytes:
             )
             for state in head.nodes
         ),
-        {name: sorted(twins, key=lambda twin: twin.order) for name, twins in head.twins.items()},
+        {
+            name: sorted(twins, key=lambda twin: twin.order)
+            for name, twins in head.twins.items()
+        },
         head.ended,
         head.redacted.sorted_spans(),
     )

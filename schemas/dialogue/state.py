@@ -7,15 +7,11 @@ from msgspec import UNSET
 
 from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import slot_map
-from turnstate.schemas.dialogue.fold import (
-    Fold,
-    IdEntry,
-    RefoldNeeded,
-    dot_reused,
-)
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head, NodeState, digest
 from turnstate.schemas.dialogue.phases import DialogueGraph, default_graph
-from turnstate.schemas.operation import Op, Reference, target_of
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded
+from turnstate.schemas.operation import Op, Reference, dot_reused, target_of
 
 Folded = dict[str, Any]
 """The state in the shape in which `fold_set` gives it."""

@@ -25,7 +25,7 @@ def calls_of(tool_calls: bytes) -> list[tuple[str, str]]:
     Bytes of another shape hold no call that a result could answer.
 
     Example:
-        >>> calls_of(b'[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]')
+        >>> calls_of(b'[{"id":"c1","function":{"name":"f","arguments":"{}"}}]')
         [('c1', 'f')]
     """
     try:

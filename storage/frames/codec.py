@@ -3,7 +3,7 @@
 # pyright: reportUnknownMemberType=false
 
 from hashlib import blake2b
-from struct import error as StructError
+from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final
 
 from turnstate.schemas.errors import (
@@ -213,7 +213,9 @@ def _unpacked(stored: bytes, header: Header, dictionary: bytes) -> bytes:
                 code="wrong_dictionary",
             )
     try:
-        body = lz4_decompress(stored, uncompressed_size=header.raw_length, dict=dictionary)
+        body = lz4_decompress(
+            stored, uncompressed_size=header.raw_length, dict=dictionary
+        )
     except (Lz4Error, ValueError) as error:
         raise CorruptDataError(f"a frame body is no LZ4 block: {error}") from error
     if len(body) != header.raw_length:

@@ -15,7 +15,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from turnstate.schemas.dialogue.fold import IdEntry
+from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.errors import (
     FencedError,
     UnknownVersionError,

@@ -86,7 +86,12 @@ COMMANDS: Final = (
         ["turnstate sessions --tenant acme --prefix chat-"],
     ),
     _Entry("stats", stats, _KEEP, ["turnstate stats --json"]),
-    _Entry("verify", verify, _KEEP, ["turnstate verify --tenant acme"]),
+    _Entry(
+        "verify",
+        verify,
+        _KEEP,
+        ["turnstate verify --tenant acme", "turnstate verify --repair"],
+    ),
     _Entry("seal", seal, _KEEP, ["turnstate seal"]),
     _Entry(
         "erase",

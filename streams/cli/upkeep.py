@@ -1,5 +1,7 @@
 """The commands that look after a store: stats, verify, seal, settings, doctor."""
 
+from typing import Annotated, Any
+
 import typer
 
 from turnstate.schemas.errors import CorruptDataError, InvalidInputError
@@ -18,6 +20,13 @@ def stats(data: Data = None, profile: Profile = None, as_json: Json = False) -> 
 
 def verify(
     tenant: OneTenant = None,
+    repair: Annotated[
+        bool, typer.Option(help="Rebuild what is wrong from the log.")
+    ] = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option(help="Make the whole store anew from its log; nobody may own it."),
+    ] = False,
     data: Data = None,
     profile: Profile = None,
     as_json: Json = False,
@@ -27,17 +36,59 @@ def verify(
     from turnstate.streams.cli.progress import bar
 
     _named(tenant)
+    if repair and rebuild:
+        raise InvalidInputError(
+            "--repair and --rebuild are two ways", field="repair", hint="take one"
+        )
+    if repair:
+        _repair(tenant, data, profile, as_json)
+        return
+    if rebuild:
+        _rebuild(data, profile, as_json)
+        return
     with opened_store(data, profile) as store, bar("verify") as step:
         document = store.verify(tenant=tenant, progress=step)
-    bad = document["bad"]
-    counts = [(name, value) for name, value in document.items() if name != "bad"]
-    blocks: list[Block] = [Pairs("verified", [*counts, ("bad", len(bad))])]
-    if bad:
-        columns = ("tenant", "session", "tier", "version", "why")
-        rows = [[row.get(name) for name in columns] for row in bad]
-        blocks.append(Table("bad", columns, rows))
+    _show_checked("verified", document, as_json)
+
+
+def _repair(
+    tenant: str | None, data: str | None, profile: str | None, as_json: bool
+) -> None:
+    from turnstate.streams.cli.doors import opened_store
+
+    with opened_store(data, profile) as store:
+        document = store.repair(tenant=tenant)
+    _show_checked("repaired", document, as_json)
+
+
+def _rebuild(data: str | None, profile: str | None, as_json: bool) -> None:
+    from turnstate.streams.cli.doors import settings_of
+    from turnstate.streams.clock import SystemClock
+    from turnstate.streams.embedded.rebuild_store import rebuild_store
+    from turnstate.streams.embedded.store import STORE_FOLDER, graph_of
+
+    chosen = settings_of(data, profile)
+    document = rebuild_store(
+        chosen, graph_of(chosen), SystemClock(), chosen.data / STORE_FOLDER
+    )
+    answer(document, as_json, [Pairs("rebuilt", document.items())])
+
+
+def _show_checked(title: str, document: dict[str, Any], as_json: bool) -> None:
+    """Show a verification or repair; exit 5 where something is still wrong."""
+    lists = {name: rows for name, rows in document.items() if isinstance(rows, list)}
+    counts = [
+        (name, len(value) if name in lists else value)
+        for name, value in document.items()
+    ]
+    blocks: list[Block] = [Pairs(title, counts)]
+    for name, rows in lists.items():
+        if rows:
+            columns = tuple(rows[0])
+            table = [[row.get(column) for column in columns] for row in rows]
+            blocks.append(Table(name, columns, table))
     answer(document, as_json, blocks)
-    if bad:
+    if document["bad"]:
         raise typer.Exit(CorruptDataError.exit_code)
 
 

@@ -152,7 +152,9 @@ class Engine:
                 self._check_running()
             self._turns_inside += count
         self._check_running()
-        self._inbox.put(_Submission(records, attempts, trusted, refused or {}, settles, done))
+        self._inbox.put(
+            _Submission(records, attempts, trusted, refused or {}, settles, done)
+        )
         return done
 
     def call(self, task: Callable[[], Any]) -> "Future[Any]":
@@ -186,7 +188,7 @@ class Engine:
     def _main(self) -> None:
         try:
             asyncio.run(run(self.agent, self._batches(), self._commit))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it was, say it
             self._failure = error
             _log.error("engine.stopped", error=repr(error))
         self._refuse_rest()
@@ -224,7 +226,11 @@ class Engine:
             self._held_back = None
         while turns < self.settings.batch_turns_max:
             try:
-                item = self._inbox.get(timeout=_IDLE_S) if wait else self._inbox.get_nowait()
+                item = (
+                    self._inbox.get(timeout=_IDLE_S)
+                    if wait
+                    else self._inbox.get_nowait()
+                )
             except queue.Empty:
                 return False
             wait = False
@@ -358,9 +364,7 @@ class Engine:
         return count
 
 
-def _kept_in_log(
-    records: Sequence[Record], answers: Sequence[Answer]
-) -> list[bytes]:
+def _kept_in_log(records: Sequence[Record], answers: Sequence[Answer]) -> list[bytes]:
     """Return what the log keeps: nothing of what is too long, or of erased lives.
 
     A late turn of an erased session must not lie in the log either.
@@ -378,7 +382,7 @@ def _kept_in_log(
 def _run_task(task: _Task) -> None:
     try:
         task.done.set_result(task.call())
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - it belongs to who asked
         task.done.set_exception(error)
 
 

@@ -84,7 +84,9 @@ def import_items(store: "EmbeddedStore", items: Iterable[RecordedItem]) -> Docum
         sessions.update(item.name for item in batch)
         totals["erasures"] += sum(isinstance(item, RecordedErasure) for item in batch)
         totals["items"] += len(batch)
-        waiting.append(store.engine.submit([_log_record(item) for item in batch], trusted=True))
+        waiting.append(
+            store.engine.submit([_log_record(item) for item in batch], trusted=True)
+        )
         if len(waiting) > IN_FLIGHT:
             _count(totals, waiting.popleft())
     for answers in waiting:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from turnstate.agents.ports import Clock
 from turnstate.agents.session.step import Answer
@@ -67,7 +67,7 @@ class EmbeddedStore:
         """Commit what waits, then let the store go."""
         self.engine.close()
 
-    def __enter__(self) -> "EmbeddedStore":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -252,7 +252,6 @@ class EmbeddedStore:
         tenant: str | None = None,
         tier: str | None = None,
         prefix: str = "",
-        at: bytes = b"",
     ) -> Iterator[Document]:
         """Yield a row for each session, in key order."""
         for key, stored in self.stored_heads(tenant, prefix):
@@ -270,9 +269,9 @@ class EmbeddedStore:
         """Yield (key, head) of every session, tombstones too, in key order."""
         start = tenant_prefix(tenant) + prefix.encode() if tenant is not None else b""
         for key in self.warm.keys(start):
-            if tenant is None and prefix:
-                if not SessionName.from_key(key).session.startswith(prefix):
-                    continue
+            anywhere = tenant is None and bool(prefix)
+            if anywhere and not SessionName.from_key(key).session.startswith(prefix):
+                continue
             stored = self.engine.head(key)
             if stored is not None:
                 yield key, stored

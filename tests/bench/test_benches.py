@@ -1,7 +1,10 @@
 """Every bench runs in its small size with the tests, so that none can rot."""
 
+import json
+
 import pytest
 
+from support.corpora import CORPORA_VARIABLE, corpora_folder
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.streams.bench import BENCHES, run_bench
 
@@ -34,3 +37,18 @@ def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
     """The hint lists the benches."""
     with pytest.raises(InvalidInputError, match="append-flat"):
         run_bench("nope", "small")
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("name", sorted(BENCHES))
+def test_the_figures(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Print what `turnstate bench NAME` does, on the whole corpora if they are there."""
+    folder = corpora_folder()
+    if folder is not None:
+        monkeypatch.setenv(CORPORA_VARIABLE, str(folder))
+    report = run_bench(name, "large")
+    with capsys.disabled():
+        print(json.dumps(report, indent=1))
+    assert report["digest"]

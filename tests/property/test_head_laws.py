@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.laws import LAW, holds
 from support.strategies import GRAPH, Drawn, seeded_world, worlds
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.dialogue.fold import Fold, IdEntry, RefoldNeeded, StateNeeded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import (
     EMPTY_HEAD,
     Head,
@@ -21,6 +21,7 @@ from turnstate.schemas.dialogue.head import (
     encode_node,
 )
 from turnstate.schemas.dialogue.state import DialogueState
+from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded, StateNeeded
 from turnstate.schemas.operation import Op
 
 

@@ -20,7 +20,7 @@ from turnstate.storage.frames.chain import START_LINK
 from turnstate.storage.warm.rocksdb import Batch
 from turnstate.storage.warm.tables import FRAMES, life_prefix, session_prefix
 
-SEEDS_MAX = 25
+SEEDS_MAX = 60
 """A checker that finds its bug in none of so many worlds is no use."""
 
 Patch = pytest.MonkeyPatch

@@ -447,7 +447,7 @@ STEPS: Final[tuple[Callable[[World], None], ...]] = (
     *[World.exchange] * 3,
     *[World.hear] * 3,
     *[World.again] * 3,
-    *[World.seal] * 2,
+    *[World.seal] * 3,
     *[World.evict] * 2,
     *[World.crash] * 2,
     World.bad_input,

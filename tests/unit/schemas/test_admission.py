@@ -13,6 +13,7 @@ from turnstate.schemas.draft import Draft, draft_from_turn
 from turnstate.schemas.limits import LIVE_BRANCHES_MAX
 from turnstate.schemas.operation import Op
 from turnstate.schemas.turn import Turn
+from turnstate.schemas.wire.json import draft_from_json
 
 GRAPH = load_graph(
     b"""
@@ -83,7 +84,8 @@ def test_a_duplicate_is_recognised_before_its_if_version_is_looked_at() -> None:
 
     ruling = admit_unstamped(again, fold)
 
-    assert ruling is not None and ruling.verdict is Verdict.DUPLICATE
+    assert ruling is not None
+    assert ruling.verdict is Verdict.DUPLICATE
 
 
 @pytest.mark.parametrize(("expected", "refused"), [(1, False), (0, True), (2, True)])
@@ -132,8 +134,6 @@ def test_an_action_whose_slots_are_not_set_is_refused() -> None:
 
 
 def test_an_action_may_bring_the_slots_that_it_needs() -> None:
-    from turnstate.schemas.wire.json import draft_from_json
-
     own = draft_from_json(
         b'{"tenant":"t","session":"s","role":"user","action":"book",'
         b'"slots":{"set":{"area":1}}}'

@@ -5,8 +5,9 @@ from hypothesis import assume, given
 from support.spoken import said
 from support.strategies import GRAPH, Drawn, worlds
 from turnstate.agents.session.rebuild import refold
-from turnstate.schemas.dialogue.fold import Fold, RefoldNeeded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import Head, digest
+from turnstate.schemas.dialogue.turn_index import RefoldNeeded
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
 from turnstate.storage.rewrite import said_by, without_redacted
