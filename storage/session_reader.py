@@ -121,7 +121,12 @@ def decode_bases(
 
 
 def chunks(
-    store: FrameStore, key: bytes, stored: StoredHead, after_version: int = 0
+    store: FrameStore,
+    key: bytes,
+    stored: StoredHead,
+    after_version: int = 0,
+    *,
+    with_starts: bool = True,
 ) -> Iterator[Chunk]:
     """Yield the decoded segments and frames that lead above a version.
 
@@ -142,7 +147,7 @@ def chunks(
                 header,
                 _SegmentRecords(segment),
                 segment.bases,
-                _head_of(segment.start_head),
+                _head_of(segment.start_head) if with_starts else None,
                 segment.positions,
             )
         elif header.kind == layout.FRAME:
@@ -195,7 +200,7 @@ def operations(
     """
     end = stored.head.version if to_version is None else to_version
     have = after_version
-    for chunk in chunks(store, key, stored, after_version):
+    for chunk in chunks(store, key, stored, after_version, with_starts=False):
         first = chunk.header.from_version
         if first > have:
             break

@@ -206,6 +206,8 @@ class SessionView:
         )
 
     def _all_edits(self) -> list[Op]:
+        if not self.head.asides.spans:
+            return []
         versions = self.store.asides(self.key, self.head.incarnation)
         versions = [v for v in versions if v <= self.head.version]
         return [

@@ -66,7 +66,7 @@ class Folder:
 
     def heads(self) -> Iterator[tuple[bytes, StoredHead]]:
         """Yield (session key, head) of everything folded."""
-        for key in self.hot.keys():
+        for key in list(self.hot.keys()):
             stored = self.hot.peek(key)
             assert stored is not None, "there is room for all"
             yield key, stored

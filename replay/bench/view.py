@@ -14,6 +14,7 @@ from turnstate.replay.bench.figures import (
     digest_of,
     figure,
     rounded,
+    tell,
 )
 from turnstate.replay.bench.folding import Folder
 from turnstate.schemas.wire.head_view import HeadView, view_stored_head
@@ -39,7 +40,8 @@ def view(size: Size, progress: Progress) -> Report:
     }
     ratios: dict[str, list[float]] = {name: [] for name in reads}
     times: dict[str, list[float]] = {name: [] for name in ("decode", *reads)}
-    for _ in range(RUNS[size]):
+    for run in range(RUNS[size]):
+        tell(progress, run, RUNS[size])
         full = _us_each(decode, heads)
         times["decode"].append(full)
         for name, read in reads.items():
@@ -47,7 +49,7 @@ def view(size: Size, progress: Progress) -> Report:
             times[name].append(mine)
             ratios[name].append(full / mine)
     return figure(ratios["numbers"], "times faster than decoding all") | {
-        "ratios": {name: figure(each, "times")["median"] for name, each in ratios.items()},
+        "ratios": {n: figure(each, "times")["median"] for n, each in ratios.items()},
         "us": {name: rounded(min(each)) for name, each in times.items()},
         "heads": len(heads),
         "bytes_a_head": rounded(sum(map(len, heads)) / len(heads)),

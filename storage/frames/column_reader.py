@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Raw
@@ -194,6 +194,8 @@ def _rest_of(rest: bytes) -> tuple[int, bytes]:
 
 
 def _sums(differences: Sequence[Time]) -> list[Time]:
+    if set(map(type, differences)) == {int}:
+        return list(accumulate(cast("Sequence[int]", differences)))
     time = 0
     result: list[Time] = []
     for value in differences:

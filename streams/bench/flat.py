@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -71,7 +72,7 @@ def append_flat(size: Size, progress: Progress) -> Report:
                 if length == lengths[0]:
                     session, at = short[number], length
                 (turn,) = spoken.turns(session, at, 1)
-                wall, work = _timed(lambda turn=turn: store.publish([turn]))
+                wall, work = _timed(partial(store.publish, [turn]))
                 walls[length].append(wall)
                 works[length].append(work)
             tell(progress, number + 1, rounds)
@@ -133,10 +134,14 @@ def _reads(
     for number in range(rounds):
         for length in lengths:
             name = str(length)
-            wall, _ = _timed(lambda name=name: to_json(store.state(TENANT, name)))
+            wall, _ = _timed(partial(_answer, store, name))
             times[length].append(wall)
         tell(progress, number + 1, rounds)
     return times
+
+
+def _answer(store: EmbeddedStore, session: str) -> bytes:
+    return to_json(store.state(TENANT, session))
 
 
 def _timed(call: Callable[[], object]) -> tuple[float, float]:

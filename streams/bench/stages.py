@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from turnstate.agents.session import agent, change, step
+from turnstate.agents.session import agent, change
 from turnstate.replay.bench.corpora import (
     dialogues,
     in_file_order,
@@ -14,6 +14,7 @@ from turnstate.replay.bench.corpora import (
     multiplied,
 )
 from turnstate.replay.bench.figures import Progress, Report, Size, figure, rounded
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.warm.rocksdb import Batch, WarmStore
 from turnstate.streams.bench.publishing import bench_store, checked, published
@@ -28,7 +29,7 @@ STAGES: Final[Sequence[tuple[str, Any, str]]] = (
     ("decode and check", agent, "draft_from_json"),
     ("stamp and fold", agent, "plain_outcome"),
     ("the step, where a turn is not usual", agent, "session_step"),
-    ("fold, in the step and in seals", step.Fold, "add"),
+    ("fold, in the step and in seals", Fold, "add"),
     ("frame", change, "encode_frame"),
     ("chain link", change, "link_of"),
     ("head row", change, "encode_stored_head"),
@@ -68,7 +69,7 @@ class _Watch:
         calls.setdefault(name, 0)
         now, within, beside = time.thread_time_ns, self._within, self._beside
 
-        def timed(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        def timed(*arguments: Any, **named: Any) -> Any:
             inside.append(0)
             start = now()
             try:

@@ -4,7 +4,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Final, Self
 
 from turnstate.agents.session.step import Answer
@@ -324,24 +323,18 @@ class RemoteStore(StoreCalls):
         refused: Mapping[int, Sequence[str | None]] | None = None,
     ) -> list[Answer]:
         """Fold JSON turns; return once they are durable, one answer each."""
-        ends = [0]
-        size = 0
-        for at, record in enumerate(records):
-            if size and size + len(record) > PUBLISH_BYTES_MAX:
-                ends.append(at)
-                size = 0
-            size += len(record)
-        ends.append(len(records))
-        answers: list[Answer] = []
-        for begin, end in pairwise(ends):
-            mine = {
-                at - begin: list(why)
-                for at, why in (refused or {}).items()
-                if begin <= at < end
-            }
-            part = list(records[begin:end])
-            answers += self.call("publish", records=part, refused=mine)
-        return answers
+        why = {at: list(reason) for at, reason in (refused or {}).items()}
+        if len(records) < 2 or sum(map(len, records)) <= PUBLISH_BYTES_MAX:
+            answers: list[Answer] = self.call(
+                "publish", records=list(records), refused=why
+            )
+            return answers
+        half = len(records) // 2
+        later = {at - half: why.pop(at) for at in list(why) if at >= half}
+        return [
+            *self.publish(records[:half], why),
+            *self.publish(records[half:], later),
+        ]
 
     def operate(self, turn: Turn) -> Answer:
         """Fold one operation; raise the error of a refusal."""

@@ -44,7 +44,7 @@ def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
 def test_the_figures(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Print what `turnstate bench NAME` does, on the whole corpora if they are there."""
+    """Print what `turnstate bench NAME` does, of the whole corpora where they are."""
     folder = corpora_folder()
     if folder is not None:
         monkeypatch.setenv(CORPORA_VARIABLE, str(folder))

@@ -93,6 +93,7 @@ def test_a_frame_keeps_a_state_as_it_was_before_a_redaction_behind_it() -> None:
     slots = Slots(set={"food": Raw(b'"a"')})
     region.handle([turn_to_json(Turn(*NAME, "user", turn_id="a", slots=slots))])
     region.handle([said("b"), said("c")])
+    region.seal(KEY)
     hide = turn_to_json(Turn(*NAME, "system", op="redact", target="a"))
     late = [
         turn_to_json(Turn(*NAME, "user", content="no", parent="a")) for _ in range(2)
