@@ -8,14 +8,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-import msgspec
-
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.operation import MAIN
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
-from turnstate.streams.documents import Document, to_json
+from turnstate.streams.documents import Document, from_json, to_json
 from turnstate.streams.embedded.access import OpenStore, open_store
 from turnstate.streams.embedded.iterating import in_thread
 from turnstate.streams.embedded.owner import OwnedStore
@@ -247,8 +245,7 @@ class Client:
     def _plain(self, document: Document) -> Document:
         """Return a document without raw JSON in it."""
         if isinstance(self.store, OwnedStore):
-            plain: Document = msgspec.json.decode(to_json(document))
-            return plain
+            return from_json(to_json(document))
         return document
 
 

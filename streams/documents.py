@@ -1,5 +1,6 @@
 """The answers in the shapes of design §13: plain values, free-form JSON untouched."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,30 @@ Document = dict[str, Any]
 def to_json(document: object) -> bytes:
     """Return a document as JSON bytes; integers of any size stay exact."""
     return msgspec.json.encode(document)
+
+
+def from_json(data: bytes) -> Document:
+    """Read a document back; an integer too long for Python stays its digits.
+
+    Python refuses to read integers of more than 4 300 digits, for they take
+    quadratic time.
+
+    Example:
+        >>> from_json(b'{"a": 18446744073709551616}')
+        {'a': 18446744073709551616}
+    """
+    try:
+        document: Document = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        document = json.loads(data, parse_int=_integer)
+    return document
+
+
+def _integer(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
 
 
 def turn_document(turn: ShownTurn) -> Document:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -96,10 +97,7 @@ def dialogues(
     for path in corpus_files(small=small):
         corpus = path.name.partition(".")[0]
         if wanted is None or corpus in wanted:
-            read = _sessions(path, corpus)
-            found += [each for each, _ in zip(read, range(SMALL_DIALOGUES))] if (
-                small
-            ) else list(read)
+            found += islice(_sessions(path, corpus), SMALL_DIALOGUES if small else None)
     return found
 
 

@@ -27,11 +27,19 @@ class _Nothing:
         return [None] * len(lookups)
 
     def frames(
-        self, key: bytes, incarnation: int, after_version: int
+        self,
+        key: bytes,  # noqa: ARG002 - the port's signature, here and below
+        incarnation: int,  # noqa: ARG002
+        after_version: int,  # noqa: ARG002
     ) -> Iterator[bytes]:
         return iter(())
 
-    def base(self, key: bytes, incarnation: int, sealed_version: int) -> None:
+    def base(
+        self,
+        key: bytes,  # noqa: ARG002
+        incarnation: int,  # noqa: ARG002
+        sealed_version: int,  # noqa: ARG002
+    ) -> None:
         return None
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from turnstate.replay.readers.corpus import CorpusLines
 from turnstate.replay.readers.faults import no_object
-from turnstate.replay.readers.lines import Refusal, lines_of, unreadable
+from turnstate.replay.readers.lines import UTF8_MARK, Refusal, lines_of, unreadable
 from turnstate.replay.readers.openai import ConversationLines
 from turnstate.replay.readers.turns import turn_line
 from turnstate.schemas.errors import InvalidInputError
@@ -25,9 +25,6 @@ HELD_BYTES_MAX: Final = 16 << 20
 """Refused lines kept back until a first line shows that the file is JSON."""
 
 _SPACE: Final = b" \t\r\n"
-
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-"""Between lines it is where files were put one behind another."""
 
 T = TypeVar("T")
 
@@ -109,7 +106,7 @@ def convert_lines(
         if isinstance(line, Refusal):
             yield line
             continue
-        text = line.strip(_SPACE).removeprefix(_BYTE_ORDER_MARK)
+        text = line.strip(_SPACE)
         if text:
             try:
                 turns = convert(number, text)
@@ -130,7 +127,7 @@ def _until_object(
     for number, line in numbered:
         if isinstance(line, Refusal):
             refusal = line
-        elif text := line.strip(_SPACE).removeprefix(_BYTE_ORDER_MARK):
+        elif text := line.strip(_SPACE):
             turns: tuple[T, ...] = ()
             fault: InvalidInputError | None = None
             try:
@@ -160,13 +157,14 @@ def _is_object(line: bytes) -> bool:
     One that breaks a rule of ours (half an emoji, NaN, too deep) is an object
     all the same: such a line is refused, not the file.
     """
-    if not line.startswith(b"{"):
+    text = line.removeprefix(UTF8_MARK)
+    if not text.startswith(b"{"):
         return False
     try:
-        _decode_object(line)
+        _decode_object(text)
     except (ValueError, RecursionError):
         try:
-            explain(line)
+            explain(text)
         except InvalidInputError as error:
             return error.code != "not_json"
         return False

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnstate.replay.readers.faults import refuse_ambiguous, refused
+from turnstate.replay.readers.lines import UTF8_MARK
 from turnstate.schemas.turn import Slots, Turn
 
 _Snapshot = dict[str, Raw]
@@ -96,6 +97,7 @@ class CorpusLines:
         Raises:
             InvalidInputError: it is no line of a corpus. The field is named.
         """
+        line = line.removeprefix(UTF8_MARK)
         extra: dict[str, Raw] | None = None
         try:
             entry = _decode(line)

@@ -23,7 +23,8 @@ STDIN: Final = "-"
 """The path that means standard input."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_UTF8_BOM: Final = b"\xef\xbb\xbf"
+UTF8_MARK: Final = b"\xef\xbb\xbf"
+"""A byte order mark; inside a file it is where two were put together."""
 _UTF16_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -135,11 +136,11 @@ def _without_mark(chunks: Iterator[bytes]) -> Iterator[bytes]:
     first = b""
     for chunk in chunks:
         first += chunk
-        if len(first) >= len(_UTF8_BOM):
+        if len(first) >= len(UTF8_MARK):
             break
     if first.startswith(_UTF16_BOMS):
         raise unreadable("the file is UTF-16", "save it as UTF-8")
-    yield first.removeprefix(_UTF8_BOM)
+    yield first.removeprefix(UTF8_MARK)
     yield from chunks
 
 

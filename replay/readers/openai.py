@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnstate.replay.readers.faults import refuse_ambiguous, refused
+from turnstate.replay.readers.lines import UTF8_MARK
 from turnstate.schemas.turn import WIRE_FIELDS, OptionalRaw, Turn
 
 DEFAULT_TENANT: Final = "default"
@@ -65,6 +66,7 @@ class ConversationLines:
         Raises:
             InvalidInputError: it is no conversation. The field is named.
         """
+        line = line.removeprefix(UTF8_MARK)
         try:
             refuse_ambiguous(line)
             conversation = _decode_line(line)

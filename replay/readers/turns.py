@@ -1,6 +1,7 @@
 """Read lines that are turns already: they go on byte for byte."""
 
 from turnstate.replay.readers.faults import no_object
+from turnstate.replay.readers.lines import UTF8_MARK
 
 
 def turn_line(_number: int, line: bytes) -> tuple[bytes, ...]:
@@ -13,6 +14,6 @@ def turn_line(_number: int, line: bytes) -> tuple[bytes, ...]:
         >>> turn_line(1, b'{"tenant":"t","session":"s","role":"user"}')
         (b'{"tenant":"t","session":"s","role":"user"}',)
     """
-    if line[0] != 0x7B:  # {
+    if not line.startswith((b"{", UTF8_MARK + b"{")):
         raise no_object()
     return (line,)

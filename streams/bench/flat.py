@@ -26,6 +26,7 @@ from turnstate.schemas.dialogue.head import digest
 from turnstate.schemas.ids import SessionName
 from turnstate.streams.bench.publishing import BATCH_TURNS, bench_store
 from turnstate.streams.documents import to_json
+from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
@@ -90,8 +91,10 @@ def append_flat(size: Size, progress: Progress) -> Report:
 def read_flat(size: Size, progress: Progress) -> Report:
     """Measure reading the state at each length: hot, warm, and the first time.
 
-    Hot = the head is in the cache. Warm = the store was opened anew, so that
-    no head is; then RocksDB's block cache fills with the first reads.
+    Hot = the head is in the cache; first as the turns came (ten turns lie in a
+    frame, thousands in segments), then all sealed. Warm = the store was opened
+    anew, so that no head is held; RocksDB's block cache fills with the first
+    reads, which are told apart.
     """
     spoken, lengths = Spoken(), LENGTHS[size]
     with TemporaryDirectory(prefix="turnstate-bench-") as folder:
@@ -100,6 +103,8 @@ def read_flat(size: Size, progress: Progress) -> Report:
             for length in lengths:
                 _fill(store, spoken, str(length), length)
             hot = _reads(store, lengths, READS[size], progress)
+            upkeep.seal(store)
+            sealed = _reads(store, lengths, READS[size], progress)
         first: dict[int, list[float]] = {length: [] for length in lengths}
         warm: dict[int, list[float]] = {length: [] for length in lengths}
         for _ in range(REOPENED[size]):
@@ -112,9 +117,13 @@ def read_flat(size: Size, progress: Progress) -> Report:
                 name = _digest(store, [str(length) for length in lengths])
     return figure(hot[lengths[-1]], "ms a hot read at the longest") | {
         "hot_ms_by_length": _middles(hot),
+        "hot_sealed_ms_by_length": _middles(sealed),
         "warm_ms_by_length": _middles(warm),
         "first_ms_by_length": _middles(first),
         "hot_ratio": rounded(median(hot[lengths[-1]]) / median(hot[lengths[0]])),
+        "hot_sealed_ratio": rounded(
+            median(sealed[lengths[-1]]) / median(sealed[lengths[0]])
+        ),
         "warm_ratio": rounded(median(warm[lengths[-1]]) / median(warm[lengths[0]])),
         "digest": name,
     }

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from turnstate.agents.session.step import Answer
 from turnstate.replay.readers import Format, Refusal, read
-from turnstate.replay.readers.lines import STDIN, lines_of_open, opened
+from turnstate.replay.readers.lines import STDIN, UTF8_MARK, lines_of_open, opened
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.errors import ConflictError, InvalidInputError
 from turnstate.streams.embedded.store import EmbeddedStore
@@ -197,7 +197,7 @@ class _Pump:
             else:
                 counts.refused += 1
                 continue
-            named = _decode_name(raw)
+            named = _decode_name(raw.removeprefix(UTF8_MARK))
             counts.sessions.add((named.tenant, named.session))
 
     def _note_sessions(self) -> None:

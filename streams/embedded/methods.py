@@ -17,7 +17,7 @@ from turnstate.replay.recording import (
 from turnstate.schemas.dialogue.head import decode_head, encode_head
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
-from turnstate.streams.documents import to_json
+from turnstate.streams.documents import from_json, to_json
 from turnstate.streams.embedded.messages import answer_of, answer_parts
 
 
@@ -84,9 +84,9 @@ def _answers_of(parts: list[Any]) -> list[Answer]:
     return list(map(answer_of, parts))
 
 
-DOCUMENT: Final = Form(to_json, msgspec.json.decode)
-ROWS: Final = Form(to_json, msgspec.json.decode, streams=True)
-EVENTS: Final = Form(to_json, msgspec.json.decode, streams=True, prompt=True)
+DOCUMENT: Final = Form(to_json, from_json)
+ROWS: Final = Form(to_json, from_json, streams=True)
+EVENTS: Final = Form(to_json, from_json, streams=True, prompt=True)
 ITEMS: Final = Form(item_parts, item_of, streams=True)
 ANSWER: Final = Form(answer_parts, answer_of)
 ANSWERS: Final = Form(_answers_parts, _answers_of)
