@@ -5,6 +5,7 @@ import os
 import pytest
 
 from support.checking import CHECKERS, broken_promises, checker, played
+from support.mishaps import play
 from support.soak import SoakSeeds
 from support.world import World
 
@@ -42,7 +43,7 @@ def test_every_promise_is_kept() -> None:
 def test_a_seed_tells_what_happens(sim_seed: int) -> None:
     """`make sim SEED=n` runs it, `ARGS=-s` shows each step."""
     told = print if os.environ.get("SIM_SEED") else None
-    world = World(sim_seed, told=told).play(110)
+    world = play(World(sim_seed, told=told), 110)
     for name, error in broken_promises(world).items():
         print(f"{name}: {error!r}")
     assert not broken_promises(world)

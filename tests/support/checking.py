@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from support.mishaps import play
 from support.world import World
 
 CHECKERS: Final = tuple(
@@ -35,4 +36,4 @@ def broken_promises(world: World) -> dict[str, Exception]:
 
 def played(seed: int, steps: int = 110) -> World:
     """Play a world to its end."""
-    return World(seed).play(steps)
+    return play(World(seed), steps)

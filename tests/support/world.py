@@ -15,14 +15,11 @@ from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.draft import turn_from_op
-from turnstate.schemas.errors import CorruptDataError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import MAIN, Body, Op
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.body import message_of
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
-from turnstate.storage.session_reader import operations
-from turnstate.storage.warm.tables import FRAMES, SEGMENTS
 from turnstate.streams.clock import VirtualClock
 
 T = TypeVar("T")
@@ -88,15 +85,6 @@ class World:
         self.crashes = self.damages = self.numbers = 0
         self.faults: list[str] = []
         self.last_words: dict[str, bytes] = {}
-
-    def play(self, steps: int = 90) -> "World":
-        """Play the steps, then settle."""
-        for _ in range(steps):
-            does = self.one(STEPS)
-            self.told(does.__name__)
-            does(self)
-        self.settle()
-        return self
 
     # -- chance ------------------------------------------------------------
 
@@ -250,7 +238,7 @@ class World:
         else:
             life, mine = source.stored(key).head.incarnation, source.ops(key)
         for earlier in range(there.incarnation, life):
-            self.send(target.name, _erase(name, earlier))
+            self.send(target.name, erase_record(name, earlier))
         for op in mine:
             if life != there.incarnation or op.dot not in there.clock:
                 self.send(target.name, recorded_bytes(name, op.record))
@@ -319,84 +307,6 @@ class World:
     def _was_erased(self, key: bytes, incarnation: int) -> None:
         self.erased[key] = max(self.erased.get(key, 0), incarnation)
 
-    # -- what goes wrong -------------------------------------------------------
-
-    def crash(self) -> None:
-        """The next write of a region fails, before it is made or after."""
-        self.one(self.regions).store.fails = self.one(("before", "after"))
-
-    def part(self) -> None:
-        """A region cannot be reached for a while."""
-        self.cut_off = set() if self.cut_off else {self.one(self.regions).name}
-
-    def clock_step(self) -> None:
-        """A clock goes forward, or back."""
-        self.one(self.clocks).advance(int((self.chance.random() - 0.4) * 1e7))
-
-    def seal(self) -> None:
-        """A region seals a session."""
-        region = self.one(self.regions)
-        try:
-            region.seal(self.one(SESSIONS).key())
-        except CrashError:
-            self.crashes += 1
-            region.start()
-
-    def evict(self) -> None:
-        """A region lets go of a session, and of what frames are written against."""
-        region, key = self.one(self.regions), self.one(SESSIONS).key()
-        region.evict(key)
-        if self.once_in(2):
-            region.agent.tails.forget(key)
-
-    def redeliver(self) -> None:
-        """A log is read again from an earlier offset: nothing may change."""
-        region = self.one(self.regions)
-        folded = region.redeliver(max(0, region.log.end - 20))
-        if folded.changes:
-            self.faults.append(f"{region.name}: a redelivery changed something")
-
-    def erase(self) -> None:
-        """A session is erased in one region; the other hears of it later."""
-        if self.once_in(3):
-            name, region = self.one(SESSIONS), self.one(self.regions)
-            incarnation = region.stored(name.key()).head.incarnation
-            self.send(region.name, _erase(name, incarnation))
-
-    def damage(self) -> None:
-        """A stored frame is torn; whoever reads it says so, and the log heals it."""
-        region = self.one(self.regions)
-        table = self.one((FRAMES, FRAMES, SEGMENTS))
-        keys = region.store.keys_of(table)
-        if not keys:
-            return
-        at = self.one(keys)
-        rows = region.store.rows_by_table[table]
-        good = rows[at]
-        place = int(self.chance.random() * len(good))
-        bit = 1 << int(8 * self.chance.random())
-        flipped = good[:place] + bytes([good[place] ^ bit]) + good[place + 1 :]
-        rows[at] = self.one((good[:place], flipped))
-        self.damages += 1
-        name = _session_of(at)
-        try:
-            found = list(operations(region.store, name, region.stored(name)))
-        except CorruptDataError:
-            self._rebuild(region)
-            return
-        rows[at] = good
-        if found != list(operations(region.store, name, region.stored(name))):
-            self.faults.append("a torn frame was read as if it were whole")
-
-    def _rebuild(self, region: Region) -> None:
-        other = region.rebuilt()
-        for key in region.sessions():
-            if other.stored(key).head != region.stored(key).head:
-                self.faults.append(f"{region.name}: the log gives another state")
-        region.store.rows_by_table.clear()
-        region.store.rows_by_table.update(other.store.rows_by_table)
-        region.start()
-
     # -- the end -------------------------------------------------------------
 
     def settle(self) -> None:
@@ -431,32 +341,5 @@ class World:
                 yield region, SessionName.from_key(key)
 
 
-def _erase(name: SessionName, incarnation: int) -> bytes:
+def erase_record(name: SessionName, incarnation: int) -> bytes:
     return turn_to_json(Turn(*name, "system", op="erase", incarnation=incarnation))
-
-
-def _session_of(row_key: bytes) -> bytes:
-    return row_key[2 : 2 + int.from_bytes(row_key[:2], "big")]
-
-
-STEPS: Final[tuple[Callable[[World], None], ...]] = (
-    *[World.plain_turn] * 10,
-    *[World.plain_operation] * 3,
-    *[World.offline] * 5,
-    *[World.deliver] * 12,
-    *[World.exchange] * 3,
-    *[World.hear] * 3,
-    *[World.again] * 3,
-    *[World.seal] * 3,
-    *[World.evict] * 2,
-    *[World.crash] * 2,
-    World.bad_input,
-    World.bad_input,
-    World.part,
-    World.clock_step,
-    World.redeliver,
-    World.redeliver,
-    World.erase,
-    World.damage,
-)
-"""What a step may be, the likelier ones more often."""
