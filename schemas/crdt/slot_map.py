@@ -71,7 +71,7 @@ def join(
     (tests/property/test_state_laws.py).
     """
     result: SlotMap = {}
-    for name in first.keys() | second.keys():
+    for name in {**first, **second}:
         mine, theirs = first.get(name, ()), second.get(name, ())
         if mine == theirs:
             result[name] = mine

@@ -47,7 +47,7 @@ def join(
 ) -> TagSet:
     """Return the tags that stand after both sides are known."""
     result: TagSet = {}
-    for tag in first.keys() | second.keys():
+    for tag in {**first, **second}:
         mine, theirs = first.get(tag, ()), second.get(tag, ())
         kept = {dot for dot in mine if dot in theirs or dot not in second_context}
         kept |= {dot for dot in theirs if dot in mine or dot not in first_context}

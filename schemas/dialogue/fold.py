@@ -332,7 +332,7 @@ class Fold:
             base = joined(states) if len(states) > 1 else states[0]
             for parent in parents:
                 if not self._is_live(parent):
-                    self.bases[parent] = self.states[parent]
+                    self.bases.setdefault(parent, self.states[parent])
         state = state_after(op, base, self.graph, version, op.dot in self.redacted)
         self.states[op.dot] = state
         self.branches[op.branch] = advanced(

@@ -107,6 +107,8 @@ class Engine:
         self._inbox: queue.Queue[_Submission | _Task | None] = queue.Queue()
         self._held_back: _Task | None = None
         self._room = threading.Condition()
+        self._door = threading.Lock()
+        self._closed = False
         self._turns_inside = 0
         self._waiting: list[_Submission] = []
         self._due: dict[bytes, None] = {}
@@ -152,7 +154,7 @@ class Engine:
                 self._check_running()
             self._turns_inside += count
         self._check_running()
-        self._inbox.put(
+        self._put(
             _Submission(records, attempts, trusted, refused or {}, settles, done)
         )
         return done
@@ -161,8 +163,15 @@ class Engine:
         """Run a task in the owner's thread, between two groups."""
         self._check_running()
         done: Future[Any] = Future()
-        self._inbox.put(_Task(task, done))
+        self._put(_Task(task, done))
         return done
+
+    def _put(self, item: "_Submission | _Task") -> None:
+        with self._door:
+            # Behind a closed door nobody looks into the inbox any more.
+            if self._closed:
+                raise self._stopped()
+            self._inbox.put(item)
 
     def head(self, key: bytes) -> StoredHead | None:
         """Return the newest durable head of a session, hot or warm."""
@@ -178,10 +187,13 @@ class Engine:
 
     def _check_running(self) -> None:
         if self._failure is not None or not self._thread.is_alive():
-            raise UnavailableError(
-                f"the engine has stopped: {self._failure}",
-                hint="open the store again; what was acknowledged is there",
-            )
+            raise self._stopped()
+
+    def _stopped(self) -> UnavailableError:
+        return UnavailableError(
+            f"the engine has stopped: {self._failure}",
+            hint="open the store again; what was acknowledged is there",
+        )
 
     # -- the owner's thread --------------------------------------------------
 
@@ -195,6 +207,8 @@ class Engine:
 
     def _refuse_rest(self) -> None:
         reason = UnavailableError("the engine has stopped", hint="open the store again")
+        with self._door:
+            self._closed = True
         rest: list[_Submission | _Task | None] = [*self._waiting, self._held_back]
         while True:
             try:
@@ -357,7 +371,13 @@ class Engine:
                 continue
             batch = self.store.batch()
             batch.stage_seal(done)
-            self.store.write(batch, sync=False)
+            try:
+                self.store.write(batch, sync=False)
+            except BaseException:
+                # Made or not, only the store knows.
+                self.hot.drop(key)
+                self.agent.tails.forget(key)
+                raise
             self.hot.replace(key, done.after)
             self.agent.tails.forget(key)
             count += 1

@@ -44,6 +44,8 @@ def seal(world: World) -> None:
     except CrashError:
         world.crashes += 1
         region.start()
+    except CorruptDataError as error:
+        world.faults.append(f"{region.name} cannot seal: {error}")
 
 
 def evict(world: World) -> None:
