@@ -3,7 +3,6 @@
 import asyncio
 import queue
 import threading
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -21,20 +20,16 @@ from turnstate.schemas.errors import InvalidInputError, UnavailableError
 from turnstate.schemas.limits import DEAD_LETTER_BYTES_MAX
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
-from turnstate.storage.frames.segment import is_due
 from turnstate.storage.hot.memory import MemoryTier
-from turnstate.storage.seal import sealed
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import DEAD
 from turnstate.streams.embedded.log import EmbeddedLog
+from turnstate.streams.embedded.sealer import Sealer
 from turnstate.streams.settings import Settings
 
 _log = structlog.get_logger(__name__)
-
-_SEALED_A_SLICE = 32
-"""Sessions sealed between two looks at the inbox: about 20 ms."""
 
 _IDLE_S = 0.5
 """How long the engine waits for turns before it looks after idle sessions."""
@@ -111,9 +106,15 @@ class Engine:
         self._closed = False
         self._turns_inside = 0
         self._waiting: list[_Submission] = []
-        self._due: dict[bytes, None] = {}
-        self._unsealed: OrderedDict[bytes, int] = OrderedDict()
-        self._found_unsealed = False
+        self.sealer = Sealer(
+            store=store,
+            hot=self.hot,
+            tails=self.agent.tails,
+            graph=graph,
+            clock=clock,
+            idle_ms=1000 * settings.seal_after_s,
+            head=self.head,
+        )
         self._failure: BaseException | None = None
         self._thread = threading.Thread(
             target=self._main, name="turnstate-engine", daemon=True
@@ -227,9 +228,9 @@ class Engine:
                 yield self._records()
             if stop:
                 return
-            self._seal_due()
+            self.sealer.seal_due()
             if self._inbox.empty():
-                self._seal_idle()
+                self.sealer.seal_idle()
 
     def _gather(self) -> bool:
         """Collect submissions for one group; True when asked to stop."""
@@ -301,11 +302,7 @@ class Engine:
         self.log.appended(len(records))
         self.commits += 1
         self.agent.committed(folded)
-        for change in folded.changes:
-            if is_due(change.after.frame_turns, change.after.frame_bytes):
-                self._due[change.key] = None
-            self._unsealed[change.key] = change.after.arrived_ms
-            self._unsealed.move_to_end(change.key)
+        self.sealer.note(folded.changes)
         self._tell(folded)
 
     def _tell(self, folded: Folded) -> None:
@@ -326,62 +323,9 @@ class Engine:
             self._room.notify_all()
         self._waiting.clear()
 
-    # -- upkeep ----------------------------------------------------------------
-
-    def _seal_due(self) -> None:
-        """Seal sessions whose frames fill a segment."""
-        keys = list(self._due)
-        self._due.clear()
-        self.seal(keys)
-
-    def _seal_idle(self) -> None:
-        """Seal what nobody has spoken in for `seal_after_s`, a slice at a time."""
-        if not self._found_unsealed:
-            self._find_unsealed()
-        before_ms = self.clock.now_ms() - 1000 * self.settings.seal_after_s
-        idle: list[bytes] = []
-        for key, arrived_ms in self._unsealed.items():
-            if arrived_ms > before_ms or len(idle) == _SEALED_A_SLICE:
-                break
-            idle.append(key)
-        for key in idle:
-            del self._unsealed[key]
-        self.seal(idle)
-
-    def _find_unsealed(self) -> None:
-        """Enter the sessions that an earlier run left with frames."""
-        self._found_unsealed = True
-        found: dict[bytes, int] = {}
-        for key in self.store.keys_with_frames():
-            stored = self.head(key)
-            if stored is not None and key not in self._unsealed:
-                found[key] = stored.arrived_ms
-        old = sorted(found.items(), key=lambda item: item[1])
-        self._unsealed = OrderedDict([*old, *self._unsealed.items()])
-
     def seal(self, keys: Sequence[bytes]) -> int:
         """Seal sessions; only in the owner's thread. Return how many changed."""
-        count = 0
-        for key in keys:
-            stored = self.head(key)
-            if stored is None:
-                continue
-            done = sealed(self.store, key, stored, self.graph, self.clock.now_ms())
-            if done is None:
-                continue
-            batch = self.store.batch()
-            batch.stage_seal(done)
-            try:
-                self.store.write(batch, sync=False)
-            except BaseException:
-                # Made or not, only the store knows.
-                self.hot.drop(key)
-                self.agent.tails.forget(key)
-                raise
-            self.hot.replace(key, done.after)
-            self.agent.tails.forget(key)
-            count += 1
-        return count
+        return self.sealer.seal(keys)
 
 
 def _kept_in_log(records: Sequence[Record], answers: Sequence[Answer]) -> list[bytes]:

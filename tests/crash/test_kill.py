@@ -148,15 +148,22 @@ class Killed:
 
 
 def _killed(folder: Path, seed: int, kills: int) -> None:
+    """Kill until enough kills have counted: those that hit turns in flight.
+
+    On a machine that does other things as well, more of them come between
+    two groups; a kill that hits nothing is made again.
+    """
     run = Killed(folder, seed)
-    for number in range(kills):
-        run.kill_once(number)
+    least, made = HITS_LEAST * kills, 0
+    while made < kills or (run.hits < least and made < 3 * kills):
+        run.kill_once(made)
+        made += 1
     run.finish()
     print(
-        f"seed {seed}: {kills} kills, {run.hits} hit turns in flight; "
+        f"seed {seed}: {made} kills, {run.hits} hit turns in flight; "
         f"{len(run.acknowledged)} turns acknowledged, {run.again} of them twice"
     )
-    assert run.hits >= HITS_LEAST * kills
+    assert run.hits >= least
     assert run.again
 
 

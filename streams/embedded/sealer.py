@@ -1,0 +1,142 @@
+"""When sessions are sealed: once their frames fill a segment, or once they are idle."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from turnstate.agents.ports import Clock
+from turnstate.agents.session.tails import Tails
+from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.errors import CorruptDataError
+from turnstate.schemas.ids import SessionName
+from turnstate.storage.frames.segment import is_due
+from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.seal import sealed
+from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.tier import SessionChange
+from turnstate.storage.warm.rocksdb import WarmStore
+
+_log = structlog.get_logger(__name__)
+
+SEALED_A_SLICE: Final = 32
+"""Sessions sealed between two looks at the inbox: about 10 ms."""
+
+
+class Sealer:
+    """Seal sessions between groups, in the owner's thread and nowhere else.
+
+    Args:
+        store: Where frames and segments are.
+        hot: Told of the new bookkeeping.
+        tails: Forgotten with the frames that they stand for.
+        graph: The dialogue graph.
+        clock: Says what is idle.
+        idle_ms: How long nobody has to have spoken.
+        head: The newest head of a session.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: WarmStore,
+        hot: MemoryTier,
+        tails: Tails,
+        graph: DialogueGraph,
+        clock: Clock,
+        idle_ms: int,
+        head: Callable[[bytes], StoredHead | None],
+    ) -> None:
+        self._store = store
+        self._hot = hot
+        self._tails = tails
+        self._graph = graph
+        self._clock = clock
+        self._idle_ms = idle_ms
+        self._head = head
+        self._due: dict[bytes, None] = {}
+        self._unsealed: OrderedDict[bytes, int] = OrderedDict()
+        self._looked_back = False
+
+    def note(self, changes: Sequence[SessionChange]) -> None:
+        """Remember which sessions have frames, and which have enough."""
+        for change in changes:
+            after = change.after
+            if is_due(after.frame_turns, after.frame_bytes):
+                self._due[change.key] = None
+            self._unsealed[change.key] = after.arrived_ms
+            self._unsealed.move_to_end(change.key)
+
+    def seal_due(self) -> None:
+        """Seal sessions whose frames fill a segment."""
+        if self._due:
+            keys = list(self._due)
+            self._due.clear()
+            self.seal(keys)
+
+    def seal_idle(self) -> None:
+        """Seal what nobody has spoken in for long, a slice at a time."""
+        if not self._looked_back:
+            self._look_back()
+        before_ms = self._clock.now_ms() - self._idle_ms
+        idle: list[bytes] = []
+        for key, arrived_ms in self._unsealed.items():
+            if arrived_ms > before_ms or len(idle) == SEALED_A_SLICE:
+                break
+            idle.append(key)
+        for key in idle:
+            del self._unsealed[key]
+        self.seal(idle)
+
+    def _look_back(self) -> None:
+        """Enter the sessions that an earlier run left with frames."""
+        self._looked_back = True
+        found: dict[bytes, int] = {}
+        for key in self._store.keys_with_frames():
+            stored = self._head(key)
+            if stored is not None and key not in self._unsealed:
+                found[key] = stored.arrived_ms
+        old = sorted(found.items(), key=lambda item: item[1])
+        self._unsealed = OrderedDict([*old, *self._unsealed.items()])
+
+    def seal(self, keys: Sequence[bytes]) -> int:
+        """Seal sessions; a damaged one is left as it is and named in the log.
+
+        Returns:
+            How many changed.
+        """
+        count = 0
+        for key in keys:
+            try:
+                count += self._seal_one(key)
+            except CorruptDataError as error:
+                name = SessionName.from_key(key)
+                _log.error(
+                    "seal.damaged",
+                    tenant=name.tenant,
+                    session=name.session,
+                    why=str(error),
+                )
+        return count
+
+    def _seal_one(self, key: bytes) -> bool:
+        stored = self._head(key)
+        if stored is None:
+            return False
+        now_ms = self._clock.now_ms()
+        done = sealed(self._store, key, stored, self._graph, now_ms)
+        if done is None:
+            return False
+        batch = self._store.batch()
+        batch.stage_seal(done)
+        try:
+            self._store.write(batch, sync=False)
+        except BaseException:
+            # Made or not, only the store knows.
+            self._hot.drop(key)
+            self._tails.forget(key)
+            raise
+        self._hot.replace(key, done.after)
+        self._tails.forget(key)
+        return True
