@@ -18,12 +18,12 @@ from turnstate.schemas.clocks import Dot, DotSet
 from turnstate.schemas.crdt import counter as counters
 from turnstate.schemas.crdt import tag_set
 from turnstate.schemas.dialogue.fold import S_MODULUS
-from turnstate.schemas.dialogue.head import Branch, Head, NodeState
+from turnstate.schemas.dialogue.head import Branch, Head, NodeState, RecentTurn
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.turn_graph import calls_opened
 from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.limits import COUNTER_MAX, RECENT_TURNS
-from turnstate.schemas.operation import MAIN, Op
+from turnstate.schemas.operation import MAIN, Op, SeenVector
 from turnstate.schemas.position import Position
 
 _NOTHING: Final[Mapping[str, IdEntry]] = {}
@@ -91,94 +91,37 @@ def _goes_on(head: Head, log_name: str) -> bool:
 def _folded(
     head: Head, arrivals: Sequence[Arrival], graph: DialogueGraph, log_name: str
 ) -> Outcome:
-    version, lamport, incarnation = head.version, head.lamport, head.incarnation
+    ops = _stamped(head, arrivals, log_name)
     total = int.from_bytes(head.total, "big")
     turn_count, usage = head.turn_count, head.usage
-    if version:
-        base = head.nodes[0]
-        dot, effective = base.dot, base.effective
-        slots, tags, calls = base.slots, base.tags, base.open_calls
-        phase, phase_error = base.phase, base.phase_error
-        recent = list(base.recent)
-        parents: tuple[Dot, ...] = (dot,)
-    else:
-        base, effective = None, 0
-        slots, tags, calls = {}, {}, ()
-        phase, phase_error = graph.start, None
-        recent, parents = [], ()
-    slots_are_mine = False
-    ops: list[Op] = []
     answers: list[Answer] = []
     entries: dict[str, IdEntry] = {}
-    for arrival in arrivals:
-        draft = arrival.draft
-        body, turn_id = draft.body, draft.turn_id
-        seen = {log_name: version} if version else {}
-        version += 1
-        lamport = min(lamport + 1, COUNTER_MAX)
-        effective = lamport if lamport > effective else effective + 1
-        dot = Dot(log_name, version)
-        op = Op.stamped(
-            body,
-            draft.body_bytes,
-            dot=dot,
-            lamport=lamport,
-            seen=seen,  # type: ignore[arg-type]
-            incarnation=incarnation,
-            parents=parents,
-            turn_id=turn_id,
-            time=draft.time,
-            content_hash=draft.content_hash,
-        )
-        ops.append(op)
-        parents = (dot,)
+    for version, op in enumerate(ops, head.version + 1):
         total += int.from_bytes(op.operation_hash, "big")
+        turn_id, body = op.turn_id, op.body
         if turn_id is not None:
             entries[turn_id] = IdEntry(
-                draft.content_hash, log_name, version, lamport, version
+                op.content_hash, log_name, version, op.lamport, version
             )
         if body.continues is None:
             turn_count += 1
         if body.usage:
             usage = counters.count(usage, body.usage)
-        if body.slot_set is not None or body.slot_delete is not None:
-            if not slots_are_mine:
-                slots, slots_are_mine = slots.copy(), True
-            for name in body.slot_delete or ():
-                slots.pop(name, None)
-            for name, value in (body.slot_set or {}).items():
-                slots[name] = ((lamport, log_name, version, value),)
-        if body.tag_add is not None or body.tag_remove is not None:
-            tags = tag_set.write(tags, dot, body.tag_add or (), body.tag_remove or ())
-        if body.tool_calls is not None:
-            calls = (*calls, *calls_opened(op))
-        if body.tool_call_id is not None and body.role == "tool":
-            calls = tuple(call for call in calls if call[0] != body.tool_call_id)
-        recent.append((effective, log_name, version, version))
-        answers.append(Answer(Verdict.ACCEPTED, version, turn_id or dot.address()))
-    context = DotSet({log_name: (1, version)})
-    before = DotSet({log_name: (1, version - 1)} if version > 1 else {})
-    node = NodeState(
-        dot,
-        effective,
-        context if base is None else _context_after(base, head.version, context),
-        slots,
-        tags,
-        phase,
-        phase_error,
-        calls,
-        tuple(recent[-RECENT_TURNS:]),
-    )
+        answers.append(Answer(Verdict.ACCEPTED, version, turn_id or op.dot.address()))
+    last = ops[-1].dot
+    version = last.counter
+    clock = DotSet({log_name: (1, version)})
+    seen = DotSet({log_name: (1, version - 1)} if version > 1 else {})
     after = Head(
-        incarnation,
+        head.incarnation,
         version,
-        context,
-        lamport,
+        clock,
+        ops[-1].lamport,
         (total % S_MODULUS).to_bytes(32, "big"),
         turn_count,
         usage,
-        {MAIN: Branch(parents, before)},
-        (node,),
+        {MAIN: Branch((last,), seen)},
+        (_node_after(head, ops, graph, clock),),
         (),
         head.twins,
         head.ended,
@@ -187,6 +130,79 @@ def _folded(
         head.moves,
     )
     return Outcome(after, ops, answers, entries, _NOTHING, {}, 0)
+
+
+def _stamped(head: Head, arrivals: Sequence[Arrival], log_name: str) -> list[Op]:
+    """Return the operations: each has seen, and follows, the one before."""
+    version, lamport, incarnation = head.version, head.lamport, head.incarnation
+    parents: tuple[Dot, ...] = head.branches[MAIN].heads if version else ()
+    ops: list[Op] = []
+    for arrival in arrivals:
+        draft = arrival.draft
+        seen: SeenVector = {log_name: version} if version else {}
+        version += 1
+        lamport = min(lamport + 1, COUNTER_MAX)
+        dot = Dot(log_name, version)
+        ops.append(
+            Op.stamped(
+                draft.body,
+                draft.body_bytes,
+                dot=dot,
+                lamport=lamport,
+                seen=seen,
+                incarnation=incarnation,
+                parents=parents,
+                turn_id=draft.turn_id,
+                time=draft.time,
+                content_hash=draft.content_hash,
+            )
+        )
+        parents = (dot,)
+    return ops
+
+
+def _node_after(
+    head: Head, ops: Sequence[Op], graph: DialogueGraph, clock: DotSet
+) -> NodeState:
+    """Return the state at the last turn; no turn before it is a head any more."""
+    if head.version:
+        base = head.nodes[0]
+        effective, recent = base.effective, list(base.recent)
+        slots, tags, calls = base.slots.copy(), base.tags, base.open_calls
+        phase, phase_error = base.phase, base.phase_error
+        context = _context_after(base, head.version, clock)
+    else:
+        effective, recent, slots, tags, calls = 0, list[RecentTurn](), {}, {}, ()
+        phase, phase_error, context = graph.start, None, clock
+    for op in ops:
+        body, dot = op.body, op.dot
+        log_name, version = dot
+        lamport = op.lamport
+        effective = lamport if lamport > effective else effective + 1
+        if body.slot_delete is not None:
+            for name in body.slot_delete:
+                slots.pop(name, None)
+        if body.slot_set is not None:
+            for name, value in body.slot_set.items():
+                slots[name] = ((lamport, log_name, version, value),)
+        if body.tag_add is not None or body.tag_remove is not None:
+            tags = tag_set.write(tags, dot, body.tag_add or (), body.tag_remove or ())
+        if body.tool_calls is not None:
+            calls = (*calls, *calls_opened(op))
+        if body.tool_call_id is not None and body.role == "tool":
+            calls = tuple(call for call in calls if call[0] != body.tool_call_id)
+        recent.append((effective, log_name, version, version))
+    return NodeState(
+        ops[-1].dot,
+        effective,
+        context,
+        slots,
+        tags,
+        phase,
+        phase_error,
+        calls,
+        tuple(recent[-RECENT_TURNS:]),
+    )
 
 
 def _context_after(base: NodeState, version: int, clock: DotSet) -> DotSet:

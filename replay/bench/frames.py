@@ -2,8 +2,6 @@
 
 from typing import Final, NamedTuple
 
-import lz4.block
-
 from turnstate.replay.bench.corpora import Dialogue, dialogues
 from turnstate.replay.bench.figures import (
     Progress,
@@ -17,6 +15,7 @@ from turnstate.replay.bench.figures import (
 from turnstate.replay.bench.folding import Folder
 from turnstate.schemas.dialogue.head import digest, encode_head
 from turnstate.storage.frames.header import HEADER_BYTES
+from turnstate.storage.frames.native import lz4_compress
 
 CORPORA: Final = ("sgd", "taubench_airline", "irc", "multiwoz21")
 """SGD does not ship (its licence is share-alike); MultiWOZ stands beside it."""
@@ -63,7 +62,7 @@ def _added(sums: _Sums, dialogue: Dialogue) -> tuple[_Sums, tuple[bytes, bytes]]
         assert change.frame is not None, "a turn leaves a frame"
         frame_bytes += len(change.frame)
         full = encode_head(change.after.head) + said
-        full_bytes += len(lz4.block.compress(full, store_size=False))
+        full_bytes += len(lz4_compress(full, store_size=False))
         turns += 1
     ((key, stored),) = folder.heads()
     return (

@@ -105,6 +105,7 @@ def read_flat(size: Size, progress: Progress) -> Report:
             hot = _reads(store, lengths, READS[size], progress)
             upkeep.seal(store)
             sealed = _reads(store, lengths, READS[size], progress)
+            name = _digest(store, [str(length) for length in lengths])
         first: dict[int, list[float]] = {length: [] for length in lengths}
         warm: dict[int, list[float]] = {length: [] for length in lengths}
         for _ in range(REOPENED[size]):
@@ -114,7 +115,8 @@ def read_flat(size: Size, progress: Progress) -> Report:
                 found = _reads(store, lengths, READS[size] // 5, progress)
                 for length in lengths:
                     warm[length] += found[length]
-                name = _digest(store, [str(length) for length in lengths])
+                again = _digest(store, [str(length) for length in lengths])
+                assert again == name, "the store came back with other states"
     return figure(hot[lengths[-1]], "ms a hot read at the longest") | {
         "hot_ms_by_length": _middles(hot),
         "hot_sealed_ms_by_length": _middles(sealed),

@@ -3,7 +3,7 @@
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -64,7 +64,7 @@ class Published(NamedTuple):
 
 
 @contextmanager
-def bench_store(**settings: object) -> Iterator[EmbeddedStore]:
+def bench_store(**settings: object) -> Generator[EmbeddedStore]:
     """Open a store in a folder of its own, which goes afterwards.
 
     The folder is made where `TMPDIR` says; on a memory file system an fsync

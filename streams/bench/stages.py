@@ -1,7 +1,7 @@
 """Where the time of a turn goes: each stage's own share, measured in one run."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest.mock import patch
@@ -95,7 +95,7 @@ class _Watch:
 
 
 @contextmanager
-def _watched() -> Iterator[_Watch]:
+def _watched() -> Generator[_Watch]:
     watch = _Watch()
     with ExitStack() as stack:
         for name, owner, attribute in STAGES:

@@ -19,7 +19,7 @@ GRAPH = default_graph()
 NAMES = st.sampled_from(["a", "b", "c"])
 CALLS = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 
-FIELDS = st.fixed_dictionaries(
+FIELDS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "tool", "system"])},
     optional={
         "content": st.sampled_from(["hello", "", None, [{"type": "text"}]]),
@@ -46,7 +46,7 @@ FIELDS = st.fixed_dictionaries(
 )
 """A turn that says anything but where it belongs."""
 
-UNUSUAL = st.fixed_dictionaries(
+UNUSUAL: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"role": st.just("user")},
     optional={
         "branch": st.sampled_from(["main", "other"]),
