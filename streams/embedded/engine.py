@@ -228,7 +228,9 @@ class Engine:
                 yield self._records()
             if stop:
                 return
-            self.sealer.seal_due()
+            self.sealer.seal_urgent()
+            while self._inbox.empty() and self.sealer.seal_due():
+                pass
             if self._inbox.empty():
                 self.sealer.seal_idle()
 

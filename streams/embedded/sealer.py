@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -22,6 +23,10 @@ _log = structlog.get_logger(__name__)
 
 SEALED_A_SLICE: Final = 32
 """Sessions sealed between two looks at the inbox: about 10 ms."""
+
+SEGMENTS_BEHIND_MAX: Final = 8
+"""While turns wait, sealing waits too, until a session has so many segments'
+worth of frames: a read never has to go through more than that."""
 
 
 class Sealer:
@@ -56,6 +61,7 @@ class Sealer:
         self._idle_ms = idle_ms
         self._head = head
         self._due: dict[bytes, None] = {}
+        self._urgent: dict[bytes, None] = {}
         self._unsealed: OrderedDict[bytes, int] = OrderedDict()
         self._looked_back = False
 
@@ -65,15 +71,33 @@ class Sealer:
             after = change.after
             if is_due(after.frame_turns, after.frame_bytes):
                 self._due[change.key] = None
+                if is_due(
+                    after.frame_turns // SEGMENTS_BEHIND_MAX,
+                    after.frame_bytes // SEGMENTS_BEHIND_MAX,
+                ):
+                    self._urgent[change.key] = None
             self._unsealed[change.key] = after.arrived_ms
             self._unsealed.move_to_end(change.key)
 
-    def seal_due(self) -> None:
-        """Seal sessions whose frames fill a segment."""
-        if self._due:
-            keys = list(self._due)
-            self._due.clear()
-            self.seal(keys)
+    def seal_urgent(self) -> None:
+        """Seal what may wait no longer, though turns wait."""
+        for key in self._urgent:
+            self._due.pop(key, None)
+        self.seal(list(self._urgent))
+        self._urgent.clear()
+
+    def seal_due(self) -> bool:
+        """Seal sessions whose frames fill a segment, a slice at a time.
+
+        Returns:
+            Whether there are more.
+        """
+        keys = list(islice(self._due, SEALED_A_SLICE))
+        for key in keys:
+            del self._due[key]
+            self._urgent.pop(key, None)
+        self.seal(keys)
+        return bool(self._due)
 
     def seal_idle(self) -> None:
         """Seal what nobody has spoken in for long, a slice at a time."""

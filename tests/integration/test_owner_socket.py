@@ -1,7 +1,6 @@
 """One store, several processes: who owns it answers the others, and may die."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -256,31 +255,45 @@ def test_an_owner_that_leaves_answers_what_it_has_begun(
         assert versions == list(range(1, count + 1))
 
 
-def _race(data: Path, start: Any, told: Any, number: int) -> None:
-    start.wait()
-    for at in range(5):
-        with open_store(Settings(data=data)) as store:
-            answer = store.publish([turn(at, session=f"s{number}")])[0]
-            told.put((type(store).__name__, answer.version, at))
+RACE = """
+import json, sys, time
+from pathlib import Path
+from turnstate.streams.embedded.access import open_store
+from turnstate.streams.settings import Settings
+data, start, number = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+print("ready", flush=True)
+while not start.exists():
+    time.sleep(0.001)
+for at in range(5):
+    turn = {"tenant": "t", "session": "s" + number, "role": "user", "turn_id": str(at)}
+    with open_store(Settings(data=data)) as store:
+        answer = store.publish([json.dumps(turn).encode()])[0]
+        print(json.dumps([answer.version, at]), flush=True)
+"""
 
 
 def test_processes_that_race_for_a_store_all_get_their_answers(
     tmp_path: Path,
 ) -> None:
-    context = multiprocessing.get_context("spawn")
-    start, told = context.Event(), context.Queue()
+    start = tmp_path / "start"
     racers = [
-        context.Process(target=_race, args=(tmp_path / "d", start, told, number))
+        subprocess.Popen(
+            [sys.executable, "-c", RACE, str(tmp_path / "d"), str(start), str(number)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for number in range(4)
     ]
     for racer in racers:
-        racer.start()
-    start.set()
-    results = [told.get(timeout=60) for _ in range(20)]
+        assert racer.stdout is not None
+        assert racer.stdout.readline().strip() == "ready"
+    start.touch()
     for racer in racers:
-        racer.join(30)
-        assert racer.exitcode == 0
-    assert all(version == at + 1 for _, version, at in results)
+        said, _ = racer.communicate(timeout=60)
+        assert racer.returncode == 0
+        assert [json.loads(row) for row in said.splitlines()] == [
+            [at + 1, at] for at in range(5)
+        ]
     with open_store(Settings(data=tmp_path / "d")) as store:
         assert [row["version"] for row in store.sessions()] == [5, 5, 5, 5]
 
