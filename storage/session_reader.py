@@ -21,6 +21,7 @@ from turnstate.schemas.errors import CorruptDataError, NotFoundError
 from turnstate.schemas.operation import Op
 from turnstate.storage.frames import header as layout
 from turnstate.storage.frames.codec import decode_frame
+from turnstate.storage.frames.dictionary import NEWEST
 from turnstate.storage.frames.operations import PositionRange, decode_operations
 from turnstate.storage.frames.segment import Segment, open_segment
 from turnstate.storage.stored_head import StoredHead
@@ -137,7 +138,7 @@ def chunks(
         CorruptDataError: a frame is damaged; the message names its version.
     """
     incarnation = stored.head.incarnation
-    recent = b""
+    recent, have = NEWEST, stored.sealed_version
     start = min(after_version, stored.sealed_version)
     for data in store.frames(key, incarnation, start):
         header = layout.decode_header(data)
@@ -155,7 +156,9 @@ def chunks(
                 continue
             _, body = decode_frame(data, dictionary=recent)
             frame = decode_operations(body)
-            recent += b"".join(frame.records)
+            known = max(have - header.from_version, 0)
+            recent += b"".join(frame.records[known:])
+            have = header.to_version
             if header.to_version > after_version:
                 yield Chunk(header, frame.records, frame.bases, None, frame.positions)
 

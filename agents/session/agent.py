@@ -111,13 +111,17 @@ class SessionAgent:
             outcome = self._step(key, heads[at], arrivals, ids.get(key))
             for index, answer in zip(indexes, outcome.answers, strict=True):
                 answers[index] = answer
-            tail = self.tails.of(key) if live else b""
-            change = change_of(key, heads[at], outcome, arrivals, now_ms, tail)
+            against = self.tails.dictionary(key) if live else b""
+            change = change_of(key, heads[at], outcome, arrivals, now_ms, against)
             if change is not None:
                 if not live or change.erased:
                     self.tails.forget(key)
                 if live and outcome.ops:
-                    self.tails.extend(key, [op.record for op in outcome.ops])
+                    self.tails.extend(
+                        key,
+                        [op.record for op in outcome.ops],
+                        is_first=bool(change.erased) or not heads[at].frame_turns,
+                    )
                 changes.append(change)
                 ops.append(outcome.ops)
         dead = [

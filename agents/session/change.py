@@ -21,6 +21,9 @@ from turnstate.storage.stored_head import (
 )
 from turnstate.storage.tier import SessionChange
 
+_LOG_BYTES: Final = 4
+"""Of a log's identity in a frame: enough to tell the logs of a session apart."""
+
 _session_hash: Final = lru_cache(maxsize=65_536)(session_hash)
 
 
@@ -30,7 +33,7 @@ def change_of(
     outcome: Outcome,
     arrivals: Sequence[Arrival],
     now_ms: int,
-    tail: bytes = b"",
+    dictionary: bytes = b"",
 ) -> SessionChange | None:
     """Return what a store has to take, None where nothing changed.
 
@@ -40,8 +43,8 @@ def change_of(
         outcome: What was decided.
         arrivals: What it was decided about.
         now_ms: When it arrived.
-        tail: The records before it since the last seal, as far as remembered:
-            the dictionary that the frame is written against.
+        dictionary: What the frame is written against, see `Tails`; none in a
+            flood.
     """
     ops, head = outcome.ops, outcome.head
     if not ops and not outcome.erased:
@@ -71,7 +74,7 @@ def change_of(
             from_version=head.version - len(ops),
             to_version=head.version,
             previous_link=link,
-            dictionary=b"" if outcome.erased else tail,
+            dictionary=b"" if outcome.erased else dictionary,
             time_ms=now_ms,
         )
         link = link_of(frame)
@@ -104,7 +107,7 @@ def change_of(
 
 def _range(first: Position, last: Position) -> PositionRange:
     return PositionRange(
-        first.log,
+        first.log[:_LOG_BYTES],
         first.partition,
         (first.offset, first.index),
         (last.offset, last.index),
