@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from turnstate.schemas.operation import Body, Op, Reference, encode_body, target_of
-from turnstate.schemas.wire.calls import calls_without_arguments
+from turnstate.schemas.wire.tool_calls import calls_without_arguments
 
 NODE_KINDS = frozenset({None, "rollback", "fork"})
 """Values of `Body.op` that are nodes of the DAG."""

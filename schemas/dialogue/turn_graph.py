@@ -9,7 +9,7 @@ from turnstate.schemas.dialogue.head import Branch, NodeState, OpenCall, RecentT
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.limits import RECENT_TURNS
 from turnstate.schemas.operation import Op, SeenVector
-from turnstate.schemas.wire.calls import calls_of
+from turnstate.schemas.wire.tool_calls import calls_of
 
 _NOTHING: Final = DotSet({})
 

@@ -1,7 +1,7 @@
 """How much text an operation carries: what sizes are compared with."""
 
 from turnstate.schemas.operation import Op
-from turnstate.schemas.wire.calls import argument_bytes_of
+from turnstate.schemas.wire.tool_calls import argument_bytes_of
 
 
 def text_bytes_of(op: Op) -> int:

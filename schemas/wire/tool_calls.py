@@ -48,6 +48,49 @@ def read_tool_calls(raw: bytes) -> list[ToolCall]:
     return calls
 
 
+def calls_of(raw: bytes) -> list[tuple[str, str]]:
+    """Return (call id, function name) of each call that has an id.
+
+    Bytes of another shape, which only a foreign stamp can bring, hold no call
+    that a result could answer.
+
+    Example:
+        >>> calls_of(b'[{"id":"c1","function":{"name":"f","arguments":"{}"}}]')
+        [('c1', 'f')]
+    """
+    return [
+        (call.id, (call.function.name or "") if call.function is not UNSET else "")
+        for call in _calls_or_none(raw)
+        if call.id
+    ]
+
+
+def calls_without_arguments(raw: bytes) -> bytes:
+    """Return as much of the calls as a fold needs: ids and names, no text."""
+    return msgspec.json.encode(
+        [
+            ToolCall(call_id, None, Function("", name or None))
+            for call_id, name in calls_of(raw)
+        ]
+    )
+
+
+def argument_bytes_of(raw: bytes) -> int:
+    """Return the UTF-8 bytes of all arguments, as the producer sent them."""
+    return sum(
+        len(call.function.arguments.encode())
+        for call in _calls_or_none(raw)
+        if call.function is not UNSET
+    )
+
+
+def _calls_or_none(raw: bytes) -> list[ToolCall]:
+    try:
+        return _decoder.decode(raw)
+    except msgspec.DecodeError:
+        return []
+
+
 def unparsable_calls(raw: bytes) -> list[int]:
     """Return the places of the calls whose arguments are no JSON.
 
