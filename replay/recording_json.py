@@ -14,9 +14,8 @@ from turnstate.replay.recording import (
     RecordedOperation,
     read_recording,
 )
-from turnstate.schemas.draft import turn_from_op
+from turnstate.schemas.draft import stamped_op, turn_from_op
 from turnstate.schemas.errors import InvalidInputError
-from turnstate.schemas.operation import MAIN, Op
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
 
@@ -80,26 +79,12 @@ def item_from_json(line: bytes) -> RecordedItem:
                 hint="a recorded erase says which life it ended",
             )
         return RecordedErasure(draft.name, draft.incarnation)
-    stamp = draft.stamp
-    if stamp is None:
+    if draft.stamp is None:
         raise InvalidInputError(
             "the turn bears no stamp", field="stamp", hint="publish it instead"
         )
     assert isinstance(draft.parents, tuple), "a stamped draft has its parents"
-    op = Op.stamped(
-        draft.body,
-        draft.body_bytes,
-        dot=stamp.dot,
-        lamport=stamp.lamport,
-        seen=stamp.seen,
-        incarnation=stamp.incarnation,
-        parents=draft.parents,
-        branch=draft.branch or MAIN,
-        turn_id=draft.turn_id,
-        time=draft.time,
-        content_hash=draft.content_hash,
-    )
-    return RecordedOperation.of(draft.name, op)
+    return RecordedOperation.of(draft.name, stamped_op(draft))
 
 
 def read_items(source: str | Path | BinaryIO) -> Iterator[RecordedItem | Refusal]:

@@ -17,10 +17,9 @@ from turnstate.replay.recording import (
     RecordedOperation,
     read_recording,
 )
-from turnstate.schemas.draft import Draft
+from turnstate.schemas.draft import Draft, stamped_op
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
-from turnstate.schemas.operation import MAIN, Op
 from turnstate.schemas.wire.json import draft_from_json
 
 ReplayItem = RecordedItem | Draft | Refusal
@@ -116,8 +115,7 @@ def _item(line: bytes) -> ReplayItem:
     draft = draft_from_json(line, recorded=True)
     if draft.body.op == "erase" and draft.incarnation is not None:
         return RecordedErasure(draft.name, draft.incarnation)
-    stamp = draft.stamp
-    if stamp is None:
+    if draft.stamp is None:
         return draft
     if not isinstance(draft.parents, tuple):
         raise InvalidInputError(
@@ -125,17 +123,4 @@ def _item(line: bytes) -> ReplayItem:
             field="parent",
             hint="null where it has none",
         )
-    op = Op.stamped(
-        draft.body,
-        draft.body_bytes,
-        dot=stamp.dot,
-        lamport=stamp.lamport,
-        seen=stamp.seen,
-        incarnation=stamp.incarnation,
-        parents=draft.parents,
-        branch=draft.branch or MAIN,
-        turn_id=draft.turn_id,
-        time=draft.time,
-        content_hash=draft.content_hash,
-    )
-    return RecordedOperation.of(draft.name, op)
+    return RecordedOperation.of(draft.name, stamped_op(draft))

@@ -152,6 +152,25 @@ def draft_from_turn(turn: Turn, *, recorded: bool = False) -> Draft:
     )
 
 
+def stamped_op(draft: Draft) -> Op:
+    """Return the operation that a draft with a stamp of its own is."""
+    stamp = draft.stamp
+    assert stamp is not None, "only a stamped draft is an operation by itself"
+    return Op.stamped(
+        draft.body,
+        draft.body_bytes,
+        dot=stamp.dot,
+        lamport=stamp.lamport,
+        seen=stamp.seen,
+        incarnation=stamp.incarnation,
+        parents=() if draft.parents is UNSET else draft.parents,
+        branch=draft.branch or MAIN,
+        turn_id=draft.turn_id,
+        time=draft.time,
+        content_hash=draft.content_hash,
+    )
+
+
 def turn_from_op(name: SessionName, op: Op) -> Turn:
     """Return the wire form of a stamped operation.
 

@@ -18,7 +18,7 @@ from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import Head, NodeState
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.turn_index import IdEntry, RefoldNeeded, StateNeeded
-from turnstate.schemas.draft import Draft
+from turnstate.schemas.draft import Draft, stamped_op
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
 from turnstate.schemas.limits import COUNTER_MAX
 from turnstate.schemas.operation import MAIN, Op, Reference, reference_of
@@ -209,19 +209,7 @@ class _Step:
         if new_life and arrival.trusted and self.fold.version == 0:
             # A recording says which life of the session it holds.
             self._restart(stamp.incarnation)
-        op = arrival.op or Op.stamped(
-            draft.body,
-            draft.body_bytes,
-            dot=stamp.dot,
-            lamport=stamp.lamport,
-            seen=stamp.seen,
-            incarnation=stamp.incarnation,
-            parents=() if draft.parents is UNSET else draft.parents,
-            branch=draft.branch or MAIN,
-            turn_id=draft.turn_id,
-            time=draft.time,
-            content_hash=draft.content_hash,
-        )
+        op = arrival.op or stamped_op(draft)
         hashes = self.facts.hashes
         if stamp.dot in self.fold.clock and stamp.dot not in hashes:
             hashes = _hashes_with(hashes, self.ops, stamp.dot)
