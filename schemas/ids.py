@@ -73,7 +73,7 @@ def checked_id(value: object, field: str) -> str:
         >>> checked_id("", "id")
         Traceback (most recent call last):
         ...
-        turnstate.schemas.errors.InvalidInputError: id is empty (ids have 1 to 512 bytes)
+        turnstate.schemas.errors.InvalidInputError: id is empty (1 to 512 bytes)
     """
     if type(value) is not str:
         raise InvalidInputError(
@@ -81,7 +81,7 @@ def checked_id(value: object, field: str) -> str:
         )
     if not value:
         raise InvalidInputError(
-            f"{field} is empty", field=field, hint=f"ids have 1 to {ID_BYTES_MAX} bytes"
+            f"{field} is empty", field=field, hint=f"1 to {ID_BYTES_MAX} bytes"
         )
     if value.isascii():
         length = len(value)
@@ -99,7 +99,7 @@ def checked_id(value: object, field: str) -> str:
         raise InvalidInputError(
             f"{field} has {length} bytes",
             field=field,
-            hint=f"ids have 1 to {ID_BYTES_MAX} bytes",
+            hint=f"1 to {ID_BYTES_MAX} bytes",
         )
     if "\0" in value:
         raise InvalidInputError(
