@@ -1,5 +1,6 @@
 """Fold a recording again, without a store: every session's state and digest."""
 
+import gc
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
 
+from turnstate.agents.session.plain import plain_head
 from turnstate.agents.session.step import Arrival, Facts, Need, Outcome, session_step
 from turnstate.replay.readers import Format, Refusal
 from turnstate.replay.recording import RecordedErasure, RecordedOperation
@@ -181,7 +183,9 @@ class _Job(NamedTuple):
 
 
 def _fold_share(job: _Job) -> FoldedRecording:
-    """Fold the sessions that fall to one process."""
+    """Fold the sessions that fall to one process, which then ends."""
+    # Nothing here refers back to itself, so there is nothing to look for.
+    gc.disable()
 
     def is_mine(key: bytes) -> bool:
         return crc32(key) % job.shares == job.share
@@ -277,6 +281,9 @@ def _fold_ops(
     ops: Sequence[Op], incarnation: int, graph: DialogueGraph
 ) -> tuple[Head, Sequence[Op]]:
     """Return the head that operations fold to, and those that were no copies."""
+    head = plain_head(ops, graph)
+    if head is not None and head.incarnation == incarnation:
+        return head, ops
     start = EMPTY_HEAD if incarnation == 1 else Head(incarnation=incarnation)
     fold = Fold(start, graph, {}, {})
     add = fold.add

@@ -99,7 +99,7 @@ def encode_body(body: Body) -> bytes:
     return _body_encoder.encode(body)
 
 
-def content_hash_of(body_bytes: bytes) -> bytes:
+def content_hash_of(body_bytes: bytes | Raw) -> bytes:
     """Return the 8 bytes by which two copies of one turn are known equal.
 
     Over the operation without stamp, turn id, time, parent and branch.
@@ -132,9 +132,10 @@ class Op:
     """
 
     __slots__ = (
+        "_body_bytes",
+        "_content_hash",
         "body",
         "branch",
-        "content_hash",
         "dot",
         "incarnation",
         "lamport",
@@ -154,8 +155,9 @@ class Op:
     turn_id: str | None
     time: int | str | None
     body: Body
-    content_hash: bytes
     record: bytes
+    _body_bytes: bytes | Raw
+    _content_hash: bytes | None
 
     @classmethod
     def stamped(
@@ -184,7 +186,8 @@ class Op:
         op.turn_id = turn_id
         op.time = time
         op.body = body
-        op.content_hash = content_hash or content_hash_of(body_bytes)
+        op._body_bytes = body_bytes
+        op._content_hash = content_hash
         op.record = _body_encoder.encode(
             (
                 dot.replica,
@@ -209,7 +212,6 @@ class Op:
             msgspec.DecodeError: they are no operation record.
         """
         envelope = _envelope_decoder.decode(record)
-        body_bytes = bytes(envelope.body)
         op = cls.__new__(cls)
         op.dot = Dot(envelope.replica, envelope.counter)
         op.lamport = envelope.lamport
@@ -225,11 +227,20 @@ class Op:
         op.branch = envelope.branch or MAIN
         op.turn_id = envelope.turn_id
         op.time = envelope.time
-        op.body = _body_decoder.decode(body_bytes)
+        op.body = _body_decoder.decode(envelope.body)
         hidden = op.body.hidden
-        op.content_hash = hidden.content_hash if hidden else content_hash_of(body_bytes)
+        op._body_bytes = envelope.body
+        op._content_hash = hidden.content_hash if hidden else None
         op.record = record
         return op
+
+    @property
+    def content_hash(self) -> bytes:
+        """Return the 8 bytes of `content_hash_of`; taken when first asked for."""
+        found = self._content_hash
+        if found is None:
+            found = self._content_hash = content_hash_of(self._body_bytes)
+        return found
 
     def stub(self) -> "Op":
         """Return what a rewrite leaves of a redacted operation.

@@ -92,31 +92,77 @@ def _folded(
     head: Head, arrivals: Sequence[Arrival], graph: DialogueGraph, log_name: str
 ) -> Outcome:
     ops = _stamped(head, arrivals, log_name)
-    total = int.from_bytes(head.total, "big")
-    turn_count, usage = head.turn_count, head.usage
     answers: list[Answer] = []
     entries: dict[str, IdEntry] = {}
     for version, op in enumerate(ops, head.version + 1):
-        total += int.from_bytes(op.operation_hash, "big")
-        turn_id, body = op.turn_id, op.body
+        turn_id = op.turn_id
         if turn_id is not None:
             entries[turn_id] = IdEntry(
                 op.content_hash, log_name, version, op.lamport, version
             )
+        answers.append(Answer(Verdict.ACCEPTED, version, turn_id or op.dot.address()))
+    after = _head_after(head, ops, graph)
+    return Outcome(after, ops, answers, entries, _NOTHING, {}, 0)
+
+
+def plain_head(ops: Sequence[Op], graph: DialogueGraph) -> Head | None:
+    """Return what the operations of a new session fold to, None if not all usual.
+
+    What one log stamped, in its order, each turn after the one before: so lie
+    most sessions in most recordings.
+
+    Args:
+        ops: All operations of a session.
+        graph: The dialogue graph.
+    """
+    if not ops:
+        return None
+    first = ops[0]
+    log_name = first.dot.replica
+    parents: tuple[Dot, ...] = ()
+    seen: SeenVector = {}
+    names: set[str] = set()
+    for counter, op in enumerate(ops, 1):
+        body, dot = op.body, op.dot
+        if (
+            dot != (log_name, counter)
+            or op.parents != parents
+            or op.seen != seen
+            or op.branch != MAIN
+            or op.incarnation != first.incarnation
+            or body.op is not None
+            or body.action is not None
+            or body.hidden is not None
+        ):
+            return None
+        if op.turn_id is not None:
+            names.add(op.turn_id)
+        parents, seen = (dot,), {log_name: counter}
+    if len(names) != sum([op.turn_id is not None for op in ops]):
+        return None
+    return _head_after(Head(incarnation=first.incarnation), ops, graph)
+
+
+def _head_after(head: Head, ops: Sequence[Op], graph: DialogueGraph) -> Head:
+    total = int.from_bytes(head.total, "big")
+    turn_count, usage, lamport = head.turn_count, head.usage, head.lamport
+    for op in ops:
+        total += int.from_bytes(op.operation_hash, "big")
+        body = op.body
         if body.continues is None:
             turn_count += 1
         if body.usage:
             usage = counters.count(usage, body.usage)
-        answers.append(Answer(Verdict.ACCEPTED, version, turn_id or op.dot.address()))
+        lamport = max(lamport, op.lamport)
     last = ops[-1].dot
-    version = last.counter
+    log_name, version = last
     clock = DotSet({log_name: (1, version)})
     seen = DotSet({log_name: (1, version - 1)} if version > 1 else {})
-    after = Head(
+    return Head(
         head.incarnation,
         version,
         clock,
-        ops[-1].lamport,
+        lamport,
         (total % S_MODULUS).to_bytes(32, "big"),
         turn_count,
         usage,
@@ -129,7 +175,6 @@ def _folded(
         head.asides,
         head.moves,
     )
-    return Outcome(after, ops, answers, entries, _NOTHING, {}, 0)
 
 
 def _stamped(head: Head, arrivals: Sequence[Arrival], log_name: str) -> list[Op]:

@@ -1,5 +1,6 @@
 """Usual turns folded in one go are what the step makes of them, to the last byte."""
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.laws import LAW
-from turnstate.agents.session.plain import plain_outcome
+from support.strategies import Drawn, worlds
+from turnstate.agents.session.plain import plain_head, plain_outcome
 from turnstate.agents.session.step import NO_FACTS, Arrival, Outcome, session_step
+from turnstate.schemas.dialogue.fold import Fold
 from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head, encode_head
 from turnstate.schemas.dialogue.phases import default_graph
+from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
 from turnstate.schemas.wire.json import draft_from_json
 
@@ -133,3 +137,55 @@ def test_a_redelivery_is_left_to_the_step() -> None:
     (first,) = arrivals_of([{"role": "user"}], 1)
     outcome = plain_outcome(EMPTY_HEAD, first.position, [first], None, GRAPH, "log")
     assert outcome is None
+
+
+@given(worlds(), st.randoms(use_true_random=False))
+@LAW
+def test_a_plain_session_folds_to_what_the_fold_makes_of_it(
+    drawn: Drawn, chance: random.Random
+) -> None:
+    ops = list(drawn.ops)
+    chance.shuffle(ops)
+    for candidate in (ops, *_by_replica(ops)):
+        found = plain_head(candidate, GRAPH)
+        if found is not None:
+            assert encode_head(found) == encode_head(_folded(candidate))
+
+
+def test_a_plain_session_is_taken_as_such() -> None:
+    sent = [
+        Arrival(
+            draft_from_json(
+                msgspec.json.encode(
+                    {"tenant": "t", "session": "s", "role": "user", "turn_id": str(n)}
+                )
+            ),
+            Position(b"log", 0, n),
+        )
+        for n in range(5)
+    ]
+    outcome = session_step(EMPTY_HEAD, None, sent, NO_FACTS, GRAPH, "log")
+    assert isinstance(outcome, Outcome)
+
+    found = plain_head([Op.decode(op.record) for op in outcome.ops], GRAPH)
+
+    assert found is not None
+    assert encode_head(found) == encode_head(outcome.head)
+    assert plain_head(outcome.ops[::-1], GRAPH) is None
+    assert plain_head(outcome.ops[1:], GRAPH) is None
+    assert plain_head([*outcome.ops, outcome.ops[-1]], GRAPH) is None
+
+
+def _by_replica(ops: Sequence[Op]) -> list[list[Op]]:
+    """Return each replica's operations in its order: the most nearly plain."""
+    return [
+        sorted((op for op in ops if op.dot.replica == replica), key=lambda op: op.dot)
+        for replica in sorted({op.dot.replica for op in ops})
+    ]
+
+
+def _folded(ops: Sequence[Op]) -> Head:
+    fold = Fold(Head(incarnation=ops[0].incarnation), GRAPH, {})
+    for op in ops:
+        fold.add(op)
+    return fold.head()
