@@ -76,6 +76,15 @@ def asking(data: Path) -> RemoteStore:
     return store
 
 
+Owners = Callable[[Path], subprocess.Popen[str]]
+
+
+def dies_soon(process: subprocess.Popen[str]) -> None:
+    """Stop an owner now and kill it in a moment: in the middle of a request."""
+    process.send_signal(signal.SIGSTOP)
+    threading.Timer(0.3, lambda: process.send_signal(signal.SIGKILL)).start()
+
+
 def killed(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait(10)
@@ -87,9 +96,7 @@ def leave(process: subprocess.Popen[str]) -> None:
     assert process.wait(40) == 0
 
 
-def test_everything_goes_through_the_owner(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
-) -> None:
+def test_everything_goes_through_the_owner(tmp_path: Path, owner_of: Owners) -> None:
     process = owner_of(tmp_path)
     with asking(tmp_path) as store:
         answers = store.publish([turn(n) for n in range(80)] + [b"{no"])
@@ -124,9 +131,7 @@ def test_everything_goes_through_the_owner(
     assert not (tmp_path / OWNER_FILE).exists()
 
 
-def test_an_error_is_raised_again_as_it_was(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
-) -> None:
+def test_an_error_is_raised_again_as_it_was(tmp_path: Path, owner_of: Owners) -> None:
     owner_of(tmp_path)
     with asking(tmp_path) as store:
         store.publish([turn(0)])
@@ -150,7 +155,7 @@ def test_an_error_is_raised_again_as_it_was(
 
 
 def test_after_a_kill_the_next_one_becomes_the_owner(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, owner_of: Owners
 ) -> None:
     process = owner_of(tmp_path)
     with asking(tmp_path) as store:
@@ -167,7 +172,7 @@ def test_after_a_kill_the_next_one_becomes_the_owner(
 
 
 def test_who_asked_becomes_the_owner_where_nobody_is(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, owner_of: Owners
 ) -> None:
     process = owner_of(tmp_path)
     with asking(tmp_path) as store:
@@ -182,12 +187,11 @@ def test_who_asked_becomes_the_owner_where_nobody_is(
 
 
 def test_an_owner_that_dies_during_a_publish_is_named(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, owner_of: Owners
 ) -> None:
     process = owner_of(tmp_path)
     with asking(tmp_path) as store:
-        process.send_signal(signal.SIGSTOP)
-        threading.Timer(0.3, lambda: process.send_signal(signal.SIGKILL)).start()
+        dies_soon(process)
         with pytest.raises(UnavailableError) as lost:
             store.publish([turn(0)])
         assert lost.value.code == "owner_lost"
@@ -197,19 +201,16 @@ def test_an_owner_that_dies_during_a_publish_is_named(
 
 
 def test_an_owner_that_dies_during_a_read_is_replaced(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, owner_of: Owners
 ) -> None:
     process = owner_of(tmp_path)
     with asking(tmp_path) as store:
         store.publish([turn(0)])
-        process.send_signal(signal.SIGSTOP)
-        threading.Timer(0.3, lambda: process.send_signal(signal.SIGKILL)).start()
+        dies_soon(process)
         assert store.state("t", "s")["version"] == 1
 
 
-def test_a_subscription_outlives_its_owners(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
-) -> None:
+def test_a_subscription_outlives_its_owners(tmp_path: Path, owner_of: Owners) -> None:
     first = owner_of(tmp_path)
     seen: list[Any] = []
     with asking(tmp_path) as store:
@@ -230,7 +231,7 @@ def test_a_subscription_outlives_its_owners(
 
 
 def test_an_owner_that_leaves_answers_what_it_has_begun(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, owner_of: Owners
 ) -> None:
     process = owner_of(tmp_path)
     count = 800
@@ -300,7 +301,7 @@ def test_processes_that_race_for_a_store_all_get_their_answers(
 
 def test_a_data_path_too_long_for_a_socket_gets_a_short_one(
     tmp_path: Path,
-    owner_of: Callable[[Path], subprocess.Popen[str]],
+    owner_of: Owners,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     short = tempfile.mkdtemp(dir="/tmp")
@@ -348,7 +349,7 @@ def test_an_owner_of_another_version_is_refused_by_name(
 
 
 def test_a_caller_that_speaks_rubbish_harms_nobody(
-    tmp_path: Path, owner_of: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, owner_of: Owners
 ) -> None:
     owner_of(tmp_path)
     card = read_card(tmp_path)
