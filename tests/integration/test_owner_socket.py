@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from support.owning import OWN, RACE
 from support.told import places, turn
 from turnstate.schemas.errors import (
     ConflictError,
@@ -32,16 +33,6 @@ from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.owner_card import OWNER_FILE, read_card, socket_path
 from turnstate.streams.embedded.remote import RemoteStore
 from turnstate.streams.settings import Settings
-
-OWN = """
-import sys, time
-from pathlib import Path
-from turnstate.streams.embedded.access import open_store
-from turnstate.streams.settings import Settings
-with open_store(Settings(data=Path(sys.argv[1]))) as store:
-    print(type(store).__name__, flush=True)
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture
@@ -254,23 +245,6 @@ def test_an_owner_that_leaves_answers_what_it_has_begun(
         thread.join()
         assert failed == []
         assert versions == list(range(1, count + 1))
-
-
-RACE = """
-import json, sys, time
-from pathlib import Path
-from turnstate.streams.embedded.access import open_store
-from turnstate.streams.settings import Settings
-data, start, number = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-print("ready", flush=True)
-while not start.exists():
-    time.sleep(0.001)
-for at in range(5):
-    turn = {"tenant": "t", "session": "s" + number, "role": "user", "turn_id": str(at)}
-    with open_store(Settings(data=data)) as store:
-        answer = store.publish([json.dumps(turn).encode()])[0]
-        print(json.dumps([answer.version, at]), flush=True)
-"""
 
 
 def test_processes_that_race_for_a_store_all_get_their_answers(
