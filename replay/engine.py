@@ -31,7 +31,7 @@ from turnstate.schemas.position import Position
 PROCESSES_MAX: Final = 4
 """Each process reads the whole file: beyond four that costs more than it brings."""
 
-SMALL_FILE_BYTES: Final = 4 << 20
+SMALL_FILE_BYTES: Final = 24 << 20
 """A smaller file is folded before other processes have started."""
 
 _REPLAYED: Final = b"replay"

@@ -23,8 +23,8 @@ from turnstate.schemas.dialogue.head import digest
 from turnstate.schemas.dialogue.phases import default_graph
 from turnstate.schemas.ids import SessionName
 
-RUNS: Final = {"small": 1, "large": 5}
-COPIES: Final = {"small": 1, "large": 4}
+RUNS: Final = {"small": 1, "large": 3}
+COPIES: Final = {"small": 1, "large": 10}
 PROCESSES: Final = {"small": (1,), "large": (1, 2)}
 """Starting processes takes longer than a small run."""
 
