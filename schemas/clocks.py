@@ -1,6 +1,6 @@
 """Logical time: dots, sets of dots, version vectors and the total order."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -166,10 +166,6 @@ class DotSet(Struct, array_like=True, eq=False, gc=False):
             replica: spans[1] for replica, spans in self.spans.items() if spans[0] == 1
         }
 
-    def interval_count(self) -> int:
-        """Return how many intervals the set is made of."""
-        return sum(len(spans) for spans in self.spans.values()) // 2
-
     def beyond_gaps(self) -> int:
         """Return how many intervals lie beyond a gap."""
         return sum(len(spans) // 2 - (spans[0] == 1) for spans in self.spans.values())
@@ -245,25 +241,3 @@ def _lacking(spans: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]
         if cursor <= high:
             result += (cursor, high)
     return tuple(result)
-
-
-def vector_covers(vector: Mapping[str, int], replica: str, counter: int) -> bool:
-    """Say whether a version vector has seen a dot.
-
-    Example:
-        >>> vector_covers({"a": 3}, "a", 3), vector_covers({"a": 3}, "b", 1)
-        (True, False)
-    """
-    return vector.get(replica, 0) >= counter
-
-
-def vector_join(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """Return the least vector at or after both (pointwise maximum).
-
-    A counter of 0 says nothing, so it is left out.
-    """
-    result = {replica: counter for replica, counter in first.items() if counter}
-    for replica, counter in second.items():
-        if counter > result.get(replica, 0):
-            result[replica] = counter
-    return result

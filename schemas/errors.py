@@ -108,9 +108,3 @@ class UnavailableError(TurnstateError):
     default_code = "unavailable"
     exit_code = 6
     http_status = 503
-
-
-class ReplayMismatchError(TurnstateError):
-    """A replay gave another state: the message names the first difference."""
-
-    default_code = "replay_mismatch"

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
-from turnstate.agents.dead_letters import DeadLetter
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.crdt import counter, slot_map
@@ -243,22 +242,6 @@ def error_document(error: TurnstateError) -> Document:
             "field": error.field,
             "hint": error.hint,
         }
-    }
-
-
-def dead_letter_document(number: int, letter: DeadLetter) -> Document:
-    """Return a row of `dead-letters list`."""
-    return {
-        "id": number,
-        "reason": letter.reason,
-        "field": letter.field,
-        "message": letter.message,
-        "topic": letter.topic,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "time": letter.time_ms,
-        "bytes": letter.raw_bytes,
-        "attempt": letter.attempt,
     }
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from functools import lru_cache
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 import msgspec
 from msgspec import Raw
@@ -65,61 +65,6 @@ def canonical_json(raw: bytes, *, field: str, depth: int) -> bytes:
         pass
     explain(raw, field=field, depth=depth)
     return _canonical_deep(raw, field)
-
-
-def canonical_json_of(value: object, *, field: str, depth: int) -> bytes:
-    """Return the canonical JSON of a Python value, for callers without bytes.
-
-    Raises:
-        InvalidInputError: it is no JSON (a NaN, a set, half of a surrogate
-            pair, a key that is no text), or is nested too deep.
-
-    Example:
-        >>> canonical_json_of({"a": [1, None]}, field="metadata", depth=1)
-        b'{"a":[1,null]}'
-    """
-    _check_keys(value, field, JSON_DEPTH_MAX - depth)
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        raw = text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInputError(
-            f"{field} holds half of a surrogate pair",
-            field=field,
-            hint="send whole characters",
-            code="lone_surrogate",
-        ) from error
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"{field} is no JSON value: {error}", field=field, hint="send JSON values"
-        ) from error
-    return canonical_json(raw, field=field, depth=depth)
-
-
-def _check_keys(value: object, field: str, levels: int) -> None:
-    """Refuse keys that JSON would turn into text unasked, and depth."""
-    stack: list[tuple[Any, int]] = [(value, levels)]
-    while stack:
-        inner, left = stack.pop()
-        if not isinstance(inner, dict | list | tuple):
-            continue
-        if left <= 0:
-            raise InvalidInputError(
-                f"{field} is nested more than {JSON_DEPTH_MAX} deep",
-                field=field,
-                hint="send inner parts as a string or by reference",
-                code="too_deep",
-            )
-        held = cast("Any", inner)
-        if isinstance(inner, dict):
-            if not all(isinstance(key, str) for key in held):
-                raise InvalidInputError(
-                    f"{field} has a key that is no text",
-                    field=field,
-                    hint="use strings as keys",
-                )
-            held = held.values()
-        stack.extend((each, left - 1) for each in held)
 
 
 @lru_cache(maxsize=CACHED_VALUES_MAX)

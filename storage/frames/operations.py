@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.errors import CorruptDataError
-from turnstate.schemas.position import Position
 
 
 class PositionRange(NamedTuple):
@@ -18,7 +17,8 @@ class PositionRange(NamedTuple):
     operation from two places and must agree about its bytes.
 
     Attributes:
-        log: The identity of the log (a Kafka topic id, an embedded log's id).
+        log: What the identity of the log (a Kafka topic id, an embedded log's id)
+            begins with: four bytes tell the logs of one session apart.
         partition: The partition.
         first: (offset, index in a packed message) of the first.
         last: The same of the last.
@@ -28,31 +28,6 @@ class PositionRange(NamedTuple):
     partition: int
     first: tuple[int, int]
     last: tuple[int, int]
-
-    @classmethod
-    def between(cls, first: Position, last: Position) -> "PositionRange":
-        """Return the range from one position to a later one of its partition.
-
-        Example:
-            >>> seventh = Position(b"l", 0, 7)
-            >>> PositionRange.between(seventh, seventh).covers(seventh)
-            True
-        """
-        assert (first.log, first.partition) == (last.log, last.partition)
-        return cls(
-            first.log,
-            first.partition,
-            (first.offset, first.index),
-            (last.offset, last.index),
-        )
-
-    def covers(self, position: Position) -> bool:
-        """Say whether a position lies in this range."""
-        return (
-            position.log == self.log
-            and position.partition == self.partition
-            and self.first <= (position.offset, position.index) <= self.last
-        )
 
 
 class FrameBody(NamedTuple):

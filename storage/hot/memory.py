@@ -119,14 +119,6 @@ class MemoryTier:
             _, held = self._held.popitem(last=False)
             self.bytes_held -= held.bytes
 
-    def admit(self, key: bytes, stored: StoredHead, row_bytes: int) -> None:
-        """Take up a session that was read from a colder tier."""
-        self.drop(key)
-        held = self._held[key] = _Held(stored)
-        held.bytes = len(key) + row_bytes * OBJECT_FACTOR
-        self.bytes_held += held.bytes
-        self._shrink()
-
     def drop(self, key: bytes) -> None:
         """Forget a session."""
         held = self._held.pop(key, None)

@@ -94,18 +94,3 @@ def behind(
             assert change.after.position is not None
             found.setdefault(change.key, change.after.position.offset)
     return found
-
-
-def behind_at_open(
-    store: WarmStore, log: EmbeddedLog, graph: DialogueGraph, clock: Clock
-) -> dict[bytes, int]:
-    """Return the sessions that lack something of the log's last chunk.
-
-    Log and state are written in one batch, so there are none unless rows were
-    lost; the last chunk is where a lost batch shows. Costs one chunk.
-
-    Raises:
-        CorruptDataError: the log does not end where the store says it does.
-    """
-    begin = log.check_end()
-    return behind(store, log, graph, clock, begin=begin) if begin < log.end else {}

@@ -1,8 +1,5 @@
 """A free-form value has one form, however it was written."""
 
-import json
-from typing import Any
-
 import pytest
 
 from turnstate.schemas.errors import InvalidInputError
@@ -10,7 +7,6 @@ from turnstate.schemas.limits import JSON_DEPTH_MAX
 from turnstate.schemas.wire.canonical import (
     CACHED_BYTES_MAX,
     canonical_json,
-    canonical_json_of,
 )
 
 
@@ -116,61 +112,3 @@ def test_the_same_value_met_again_gives_the_same() -> None:
     raw = b'{ "town": "San Jos\\u00e9" }'
 
     assert canonical(raw) == canonical(raw) == '{"town":"San José"}'.encode()
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        True,
-        0,
-        -(2**63) - 1,
-        2**64,
-        0.1,
-        "",
-        "x\0y",
-        "😀",
-        [],
-        {},
-        {"a": [1, "b"]},
-    ],
-)
-def test_a_python_value_becomes_its_json(value: Any) -> None:
-    raw = canonical_json_of(value, field="metadata", depth=1)
-
-    assert value == json.loads(raw)
-    assert raw == canonical(raw)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        float("nan"),
-        [float("inf")],
-        "\ud83d",
-        {1: "a"},
-        {None: "a"},
-        [{("a",): 1}],
-        {1, 2},
-        b"bytes",
-        object(),
-    ],
-)
-def test_a_python_value_that_is_no_json_is_refused(value: Any) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        canonical_json_of(value, field="metadata", depth=1)
-
-    assert caught.value.field == "metadata"
-
-
-def test_a_python_value_may_not_be_too_deep_or_hold_itself() -> None:
-    circle: list[Any] = []
-    circle.append(circle)
-    deep: list[Any] = []
-    for _ in range(10_000):
-        deep = [deep]
-
-    for value in (circle, deep):
-        with pytest.raises(InvalidInputError) as caught:
-            canonical_json_of(value, field="metadata", depth=1)
-        assert caught.value.code == "too_deep"

@@ -5,7 +5,6 @@ import pytest
 from support.framed import turn_records
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.errors import CorruptDataError
-from turnstate.schemas.position import Position
 from turnstate.storage.frames.operations import (
     FrameBody,
     PositionRange,
@@ -43,20 +42,3 @@ def test_equal_bases_have_equal_bytes() -> None:
 def test_other_bytes_are_corrupt(body: bytes) -> None:
     with pytest.raises(CorruptDataError):
         decode_operations(body)
-
-
-def test_a_range_is_inclusive() -> None:
-    span = PositionRange.between(Position(b"log", 3, 5, 1), Position(b"log", 3, 9))
-
-    assert span == RANGE
-    assert span.covers(Position(b"log", 3, 5, 1))
-    assert span.covers(Position(b"log", 3, 9, 0))
-    assert not span.covers(Position(b"log", 3, 5, 0))
-    assert not span.covers(Position(b"log", 3, 9, 1))
-    assert not span.covers(Position(b"log", 2, 7))
-    assert not span.covers(Position(b"other", 3, 7))
-
-
-def test_a_range_lies_in_one_partition() -> None:
-    with pytest.raises(AssertionError):
-        PositionRange.between(Position(b"log", 3, 5), Position(b"log", 4, 9))

@@ -21,14 +21,12 @@ from turnstate.storage.warm.tables import (
     FRAMES,
     HEADS,
     INDEX,
-    META,
     SEGMENTS,
     after_prefix,
     session_prefix,
 )
 from turnstate.streams.clock import SystemClock
 from turnstate.streams.embedded import upkeep
-from turnstate.streams.embedded.fell_behind import behind_at_open
 from turnstate.streams.embedded.rebuild_store import rebuild_store
 from turnstate.streams.embedded.repair import bring_up_to_date
 from turnstate.streams.embedded.store import STORE_FOLDER, EmbeddedStore
@@ -162,27 +160,6 @@ def test_repair_brings_up_to_date_too(store: EmbeddedStore) -> None:
     rolled_back(store, "s2", 10)
     assert [row["session"] for row in upkeep.repair(store)["repaired"]] == ["s2"]
     assert digests(store) == before
-
-
-def test_a_lost_last_batch_is_seen_at_open(store: EmbeddedStore) -> None:
-    """The last chunk is folded again; nothing may come of it."""
-
-    def look() -> dict[bytes, int]:
-        engine = store.engine
-        return behind_at_open(store.warm, engine.log, store.graph, store.clock)
-
-    assert look() == {}
-    store.publish([turn("s3", 100)])
-    end = store.engine.log.end
-    rolled_back(store, "s3", 40)
-    assert look() == {key_of("s3"): end - 1}
-    batch = store.warm.batch()
-    batch.put(META, b"log_end", (end + 5).to_bytes(8, "big"))
-    store.warm.write(batch, sync=False)
-    store.engine.log.end = end + 5
-    with pytest.raises(CorruptDataError):
-        look()
-    store.engine.log.end = end
 
 
 def records(count: int) -> list[Record]:
