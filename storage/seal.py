@@ -37,12 +37,37 @@ class Sealed(NamedTuple):
         before: The head it was decided from.
         after: The same state, its frames sealed.
         segments: (to-version, segment), in order.
+        replaced: The to-versions of the frames that go.
     """
 
     key: bytes
     before: StoredHead
     after: StoredHead
     segments: list[tuple[int, bytes]]
+    replaced: list[int]
+
+
+class _Parts:
+    """The parts of one session that sealing looks at, read once."""
+
+    def __init__(self, store: FrameStore, key: bytes, stored: StoredHead) -> None:
+        after = max(stored.sealed_version - 1, 0)
+        self._life = (key, stored.head.incarnation)
+        self._store = store
+        self._parts = list(store.frames(*self._life, after))
+
+    def frames(
+        self, key: bytes, incarnation: int, after_version: int
+    ) -> Iterator[bytes]:
+        """Yield what leads above a version: not before the last segment."""
+        assert self._life == (key, incarnation), "these are one session's parts"
+        for part in self._parts:
+            if layout.decode_header(part).to_version > after_version:
+                yield part
+
+    def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
+        """Return the state that the frames since the last seal start from."""
+        return self._store.base(key, incarnation, sealed_version)
 
 
 def sealed(
@@ -62,8 +87,9 @@ def sealed(
     """
     if stored.head.version == stored.sealed_version:
         return None
-    _check_chain(store, key, stored)
-    frames = list(chunks(store, key, stored, stored.sealed_version))
+    parts = _Parts(store, key, stored)
+    _check_chain(parts, key, stored)
+    frames = list(chunks(parts, key, stored, stored.sealed_version))
     records = [record for frame in frames for record in frame.records]
     positions = segments.merged_positions(
         position for frame in frames for position in frame.positions
@@ -97,7 +123,7 @@ def sealed(
         frame_turns=0,
         frame_bytes=0,
     )
-    return Sealed(key, stored, after, made)
+    return Sealed(key, stored, after, made, [f.header.to_version for f in frames])
 
 
 def _check_chain(store: FrameStore, key: bytes, stored: StoredHead) -> None:

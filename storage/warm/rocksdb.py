@@ -366,15 +366,17 @@ class Batch:
         self.native.delete_range(start, end, self._handles[table])
 
     def stage_seal(self, sealed: Sealed) -> None:
-        """Put in segments and remove the frames and the state they replace."""
+        """Put in segments and remove the frames and the state they replace.
+
+        One deletion a frame: with a range for each session every later seek
+        has all those ranges to look through (measured: 100 000 sessions took
+        474 s to seal).
+        """
         prefix = life_prefix(sealed.key, sealed.after.head.incarnation)
         for version, segment in sealed.segments:
             self.put(SEGMENTS, version_key(prefix, version), segment)
-        self.delete_range(
-            FRAMES,
-            version_key(prefix, sealed.before.sealed_version),
-            version_key(prefix, sealed.after.sealed_version + 1),
-        )
+        for version in (sealed.before.sealed_version, *sealed.replaced):
+            self.delete(FRAMES, version_key(prefix, version))
         self.put(HEADS, sealed.key, encode_stored_head(sealed.after))
 
     def stage(self, change: SessionChange) -> None:
