@@ -272,7 +272,8 @@ def _rests(
             )
         )
         have = max(have, chunk.header.to_version)
-        mine = [each for each in chunk.positions if each.log == identity]
+        # A frame names its log by the first bytes of the identity.
+        mine = [each for each in chunk.positions if identity.startswith(each.log)]
         # Of segments sealed together only the last has positions, those of all.
         if ops and mine:
             first = min(each.first[0] for each in mine)
