@@ -40,7 +40,7 @@ class Settings:
     batch_turns_max: int = 16_384
     batch_bytes_max: int = 8 << 20
     inbox_turns_max: int = 65_536
-    hot_bytes: int = 256 << 20
+    hot_bytes: int = 384 << 20
     block_cache_bytes: int = 64 << 20
     write_buffer_bytes: int = 64 << 20
     seal_after_s: int = 300
