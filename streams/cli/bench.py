@@ -1,6 +1,6 @@
 """The command `bench`: one measurement, with the machine that it was taken on."""
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -30,7 +30,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure one thing, in a folder of its own; the figures are medians."""
-    from turnstate.streams.bench import BENCHES, Size, run_bench
+    from turnstate.streams.bench import BENCHES, run_bench
     from turnstate.streams.cli.doors import log_to_stderr, settings_of
     from turnstate.streams.cli.progress import bar
     from turnstate.streams.process import tune_garbage_collector
@@ -46,8 +46,9 @@ def bench(
         return
     log_to_stderr()
     tune_garbage_collector()
+    chosen: Literal["small", "large"] = "small" if size == "small" else "large"
     with bar(name) as step:
-        document: dict[str, Any] = run_bench(name, cast("Size", size), step)
+        document: dict[str, Any] = run_bench(name, chosen, step)
     document.setdefault("machine", _machine())
     answer(document, as_json, [Pairs("bench", document.items())])
 

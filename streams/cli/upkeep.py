@@ -76,7 +76,9 @@ def _rebuild(data: str | None, profile: str | None, as_json: bool) -> None:
 
 def _show_checked(title: str, document: dict[str, Any], as_json: bool) -> None:
     """Show a verification or repair; exit 5 where something is still wrong."""
-    lists = {name: rows for name, rows in document.items() if isinstance(rows, list)}
+    lists: dict[str, list[dict[str, Any]]] = {
+        name: rows for name, rows in document.items() if isinstance(rows, list)
+    }
     counts = [
         (name, len(value) if name in lists else value)
         for name, value in document.items()

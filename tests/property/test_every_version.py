@@ -82,7 +82,8 @@ def spoken() -> Iterator[tuple[int, bytes]]:
         yield number, msgspec.json.encode({**fields, **named, "turn_id": str(number)})
         for more in OPERATIONS.get(number, ()):
             kind = "system" if "op" in more else "assistant"
-            yield number, turn_to_json(Turn(*NAME, **{"role": kind, **more}))
+            given: dict[str, Any] = {"role": kind, **more}
+            yield number, turn_to_json(Turn(*NAME, **given))
 
 
 @pytest.fixture(scope="module")

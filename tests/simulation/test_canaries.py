@@ -65,7 +65,11 @@ def loses_siblings(patch: Patch) -> None:
 
 def links_no_frames(patch: Patch) -> None:
     """Each frame starts a chain of its own."""
-    patch.setattr("turnstate.agents.session.change.link_of", lambda frame: START_LINK)
+
+    def unlinked(_frame: bytes) -> bytes:
+        return START_LINK
+
+    patch.setattr("turnstate.agents.session.change.link_of", unlinked)
 
 
 def seals_from_a_wrong_start(patch: Patch) -> None:

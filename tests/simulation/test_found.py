@@ -45,7 +45,7 @@ def every_version_reads(region: Region) -> None:
 def test_a_rollback_sees_the_turns_of_its_own_batch() -> None:
     back = turn_to_json(Turn(*NAME, "system", op="rollback", to={"eu": 1}))
     batches = [[said("a"), said("b"), back], [said("a")], [said("b"), back]]
-    digests = set()
+    digests: set[bytes] = set()
     for split in (batches[:1], batches[1:]):
         region = Region("eu", VirtualClock(1))
         for batch in split:

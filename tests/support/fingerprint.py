@@ -10,9 +10,12 @@ from support.world import World
 def fingerprint(seed: int) -> str:
     """Play a world and hash all of it; log identities are fixed meanwhile."""
     identities = iter(range(1, 1_000))
+
+    def next_identity(count: int) -> bytes:
+        return next(identities).to_bytes(count, "big")
+
     with mock.patch(
-        "turnstate.streams.embedded.log.secrets.token_bytes",
-        lambda count: next(identities).to_bytes(count, "big"),
+        "turnstate.streams.embedded.log.secrets.token_bytes", next_identity
     ):
         world = played(seed)
     return fingerprint_of(world)

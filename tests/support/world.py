@@ -57,6 +57,10 @@ class Kept(NamedTuple):
     is_first: bool
 
 
+def _untold(_what: str) -> None:
+    """Tell nobody what a world does."""
+
+
 class World:
     """Play a seed: steps by chance, then peace until everyone knows everything.
 
@@ -69,7 +73,7 @@ class World:
 
     def __init__(self, seed: int, *, told: Callable[[str], None] | None = None) -> None:
         self.chance = Random(seed)
-        self.told = told or (lambda _: None)
+        self.told: Callable[[str], None] = told or _untold
         self.bodies = Bodies(lambda bound: int(self.chance.random() * bound))
         self.clocks = [VirtualClock(1_700_000_000_000) for _ in range(2)]
         self.regions = [
