@@ -231,12 +231,12 @@ def _gather(items: Iterable[ReplayItem]) -> tuple[dict[bytes, _Gathered], int]:
             if found is None:
                 found = gathered[key] = _Gathered()
             into = found
-        if type(item) is RecordedOperation:
+        if isinstance(item, RecordedOperation):
             into.pieces.append(item.record)
-        elif type(item) is RecordedErasure:
+        elif isinstance(item, RecordedErasure):
             into.ended.append((len(into.pieces), item.incarnation))
         else:
-            into.pieces.append(item)  # type: ignore[arg-type]
+            into.pieces.append(item)
     return gathered, refused
 
 
@@ -244,8 +244,8 @@ def _fold_session(
     key: bytes, session: _Gathered, graph: DialogueGraph, log_name: str
 ) -> tuple[Head, Sequence[Op], int]:
     """Return a session's head, the operations in it, and how many were refused."""
-    if all(type(piece) is bytes for piece in session.pieces):
-        records: list[bytes] = session.pieces  # type: ignore[assignment]
+    records = [piece for piece in session.pieces if isinstance(piece, bytes)]
+    if len(records) == len(session.pieces):
         return _fold_records(key, records, session.ended, graph)
     return _Steps(key, graph, log_name).run(session)
 

@@ -136,7 +136,9 @@ class SessionAgent:
             for record, answer in zip(records, answers, strict=True)
             if answer is not None and answer.error is not None
         ]
-        return Folded(changes, answers, dead, ops)  # type: ignore[arg-type]
+        told = [answer for answer in answers if answer is not None]
+        assert len(told) == len(records), "every record has its answer"
+        return Folded(changes, told, dead, ops)
 
     def committed(self, folded: Folded) -> None:
         """Show a committed batch to readers."""

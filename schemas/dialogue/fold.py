@@ -284,8 +284,8 @@ class Fold:
         return tuple(dots)
 
     def _dot_of(self, reference: Reference) -> Dot | None:
-        if type(reference) is not str:
-            return reference  # type: ignore[return-value]
+        if isinstance(reference, Dot):
+            return reference
         found = self._consulted(reference)
         return found.dot if found else None
 

@@ -4,6 +4,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,9 @@ _MIB: Final = 1 << 20
 def main(lines: str, data: str, hot_bytes: str) -> None:
     """Publish a file of turns, seal, verify; print the report."""
     tune_garbage_collector()
-    room = {"hot_bytes": int(hot_bytes)} if int(hot_bytes) else {}
-    settings = Settings(data=Path(data), **room)  # type: ignore[arg-type]
+    settings = Settings(data=Path(data))
+    if int(hot_bytes):
+        settings = replace(settings, hot_bytes=int(hot_bytes))
     total = sum(1 for _ in _turns(lines))
     ends = [total * tenth // TENTHS for tenth in range(1, TENTHS + 1)]
     seen: list[tuple[int, float, float]] = []
