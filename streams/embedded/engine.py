@@ -16,7 +16,11 @@ from turnstate.agents.session.recorded import FIRST_BYTE
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.dialogue.phases import DialogueGraph
-from turnstate.schemas.errors import InvalidInputError, UnavailableError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    UnavailableError,
+)
 from turnstate.schemas.limits import DEAD_LETTER_BYTES_MAX
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
@@ -180,11 +184,19 @@ class Engine:
         return held if held is not None else self.store.heads([key])[0]
 
     def close(self) -> None:
-        """Commit what waits, stop the thread, close the store. Twice is once."""
+        """Commit what waits, stop the thread, close the store. Twice is once.
+
+        Damage that RocksDB met behind the scenes is a warning here: it is
+        closed all the same, what was acknowledged is on the disk, and a
+        report that names the damage must reach its reader.
+        """
         if self._thread.is_alive():
             self._inbox.put(None)
             self._thread.join()
-        self.store.close()
+        try:
+            self.store.close()
+        except CorruptDataError as error:
+            _log.warning("the store closed damaged; run turnstate verify", why=str(error))
 
     def _check_running(self) -> None:
         if self._failure is not None or not self._thread.is_alive():
