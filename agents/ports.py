@@ -15,12 +15,15 @@ class Record(Struct, frozen=True, gc=False):
     """One record of a log: bytes that may or may not be a turn.
 
     Attributes:
-        raw: JSON of a turn, or a recorded operation (first byte 0x93).
+        raw: A turn as JSON or protobuf, or a recorded operation (first byte 0x93).
         position: Where it lies.
         attempt: How often it was redriven.
         refusal: The door could not even pass it on whole: why.
         trusted: It comes through one of our own doors, which may bring recorded
             operations; a producer's bytes of that form are no turn.
+        key: The key of the record, where its log has keys.
+        content_type: What the sender says that `raw` is; None = its first byte
+            tells (see `draft_from_bytes`).
     """
 
     raw: bytes
@@ -28,6 +31,8 @@ class Record(Struct, frozen=True, gc=False):
     attempt: int = 0
     refusal: InvalidInputError | None = None
     trusted: bool = False
+    key: bytes | None = None
+    content_type: str | None = None
 
 
 class Clock(Protocol):

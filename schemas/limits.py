@@ -49,3 +49,9 @@ SEGMENT_BYTES = 64 << 10
 
 RECENT_TURNS = 8
 """The last turns that a state shows without reading any segment's index."""
+
+PACK_TURNS_MAX = 4096
+"""Turns in one packed message."""
+
+PACK_BYTES_MAX = 1 << 20
+"""A packed message; one that holds a single turn may be as long as a record."""

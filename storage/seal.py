@@ -38,6 +38,8 @@ class Sealed(NamedTuple):
         after: The same state, its frames sealed.
         segments: (to-version, segment), in order.
         replaced: The to-versions of the frames that go.
+        records: The operations that are sealed; the first leads to one above
+            the version that was sealed before.
     """
 
     key: bytes
@@ -45,6 +47,7 @@ class Sealed(NamedTuple):
     after: StoredHead
     segments: list[tuple[int, bytes]]
     replaced: list[int]
+    records: list[bytes]
 
 
 class _Parts:
@@ -123,7 +126,8 @@ def sealed(
         frame_turns=0,
         frame_bytes=0,
     )
-    return Sealed(key, stored, after, made, [f.header.to_version for f in frames])
+    replaced = [frame.header.to_version for frame in frames]
+    return Sealed(key, stored, after, made, replaced, records)
 
 
 def _check_chain(store: FrameStore, key: bytes, stored: StoredHead) -> None:
@@ -209,12 +213,13 @@ def _known(fold: Fold, ops: Iterable[Op]) -> dict[str, IdEntry]:
     """Return what is known of the ids that operations, and parked ones, name."""
     parked = [op for _, op in fold.parked.values()]
     entries = {
-        name: fold.entry(name) for op in (*ops, *parked) for name in _ids_named(op)
+        name: fold.entry(name) for op in (*ops, *parked) for name in ids_named(op)
     }
     return {name: entry for name, entry in entries.items() if entry is not None}
 
 
-def _ids_named(op: Op) -> Iterator[str]:
+def ids_named(op: Op) -> Iterator[str]:
+    """Yield the turn ids whose index entries an operation may have changed."""
     if op.turn_id is not None:
         yield op.turn_id
     yield from (parent for parent in op.parents if isinstance(parent, str))

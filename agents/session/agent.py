@@ -24,7 +24,7 @@ from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.turn_index import IdEntry
 from turnstate.schemas.errors import TurnstateError
 from turnstate.schemas.operation import Op
-from turnstate.schemas.wire.json import draft_from_json
+from turnstate.schemas.wire.turn_bytes import draft_from_bytes
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.stored_head import NO_SESSION, StoredHead
 from turnstate.storage.tier import SessionChange
@@ -64,6 +64,10 @@ class SessionAgent:
         graph: The dialogue graph.
         log_name: The name under which this log stamps.
         clock: For arrival times, which stand beside the state.
+        dictionaries: Whether frames may be written against the records before
+            them; without, each can be read by itself (what leaves a store).
+        check: Says whether a decoded record belongs where it lies: is given it
+            and its session key, raises what is wrong.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class SessionAgent:
         graph: DialogueGraph,
         log_name: str,
         clock: Clock,
+        dictionaries: bool = True,
+        check: Callable[[Record, bytes], None] | None = None,
     ) -> None:
         self.store = store
         self.hot = hot
@@ -81,6 +87,8 @@ class SessionAgent:
         self.log_name = log_name
         self.clock = clock
         self.tails = Tails()
+        self._live_sessions_max = LIVE_SESSIONS_MAX if dictionaries else 0
+        self._check = check
 
     def fold(self, records: Sequence[Record]) -> Folded:
         """Decide about a batch. Never raises for bad input."""
@@ -90,6 +98,8 @@ class SessionAgent:
         for index, record in enumerate(records):
             try:
                 arrival = _decoded(record)
+                if self._check is not None:
+                    self._check(record, arrival.draft.key)
             except TurnstateError as error:
                 answers[index] = Answer(Verdict.REFUSED, 0, None, error)
                 continue
@@ -106,7 +116,7 @@ class SessionAgent:
         ids = self._ids(keys, heads, grouped)
         changes: list[SessionChange] = []
         ops: list[list[Op]] = []
-        live = len(keys) <= LIVE_SESSIONS_MAX
+        live = len(keys) <= self._live_sessions_max
         for at, (key, (indexes, arrivals)) in enumerate(by_session.items()):
             outcome = self._step(key, heads[at], arrivals, ids.get(key))
             for index, answer in zip(indexes, outcome.answers, strict=True):
@@ -213,7 +223,8 @@ def _decoded(record: Record) -> Arrival:
         raise record.refusal
     if record.trusted and record.raw[:1] == FIRST_BYTE:
         return arrival_of_recorded(record.raw, record.position)
-    return Arrival(draft_from_json(record.raw), record.position)
+    draft = draft_from_bytes(record.raw, record.content_type)
+    return Arrival(draft, record.position)
 
 
 async def run(

@@ -19,7 +19,11 @@ from turnstate.schemas.errors import CorruptDataError, TurnstateError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
-from turnstate.schemas.wire.json import draft_from_json
+from turnstate.schemas.wire.turn_bytes import (
+    draft_from_bytes,
+    is_protobuf,
+    session_key_in,
+)
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.repair import OneSession, check_same
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
@@ -55,12 +59,14 @@ def session_key_of(raw: bytes) -> bytes | None:
     try:
         if raw[:1] == FIRST_BYTE:
             return arrival_of_recorded(raw, _NOWHERE).draft.key
+        if is_protobuf(raw):
+            return session_key_in(raw) or draft_from_bytes(raw).key
         found = _named.decode(raw)
         return SessionName(found.tenant, found.session).key()
     except (msgspec.MsgspecError, TurnstateError, ValueError, OverflowError):
         pass
     try:
-        return draft_from_json(raw).key
+        return draft_from_bytes(raw).key
     except TurnstateError:
         return None
 

@@ -64,6 +64,7 @@ class WarmStore:
         path: The folder; made if it is not there.
         log_name: The name under which the log stamps.
         cache_bytes: Of the block cache that all tables share.
+        cache: One that other stores share, in place of one of its own.
         write_buffer_bytes: Of all memtables together.
         read_only: Open without becoming the owner.
 
@@ -84,10 +85,11 @@ class WarmStore:
         cache_bytes: int = 64 << 20,
         write_buffer_bytes: int = 64 << 20,
         read_only: bool = False,
+        cache: Cache | None = None,
     ) -> None:
         self.path = path
         self.log_name = log_name
-        cache = Cache(cache_bytes)
+        cache = cache or Cache(cache_bytes)
         access = AccessType.read_only() if read_only else AccessType.read_write()
         families = {table: table_options(table, cache) for table in TABLES}
         families["default"] = table_options("default", cache)
@@ -101,7 +103,7 @@ class WarmStore:
         except Exception as error:
             raise opening_failed(path, error) from error
         self._tables = {table: self._db.get_column_family(table) for table in TABLES}
-        self._handles = {
+        self.handles = {
             table: self._db.get_column_family_handle(table) for table in TABLES
         }
         self._sync = WriteOptions()
@@ -228,7 +230,7 @@ class WarmStore:
 
     def batch(self) -> "Batch":
         """Return an empty batch."""
-        return Batch(self._handles, self.log_name)
+        return Batch(self.handles, self.log_name)
 
     def write(self, batch: "Batch", *, sync: bool) -> None:
         """Write a batch, all or nothing; with `sync` it survives a power cut."""
@@ -333,7 +335,7 @@ class WarmStore:
             CorruptDataError: a file is damaged; it is closed all the same.
         """
         self._tables.clear()
-        self._handles.clear()
+        self.handles.clear()
         database, self._db = self._db, None
         if database is None:
             return
@@ -392,9 +394,10 @@ class Batch:
             self.put(FRAMES, at, change.base)
         if change.frame is not None:
             self.put(FRAMES, version_key(prefix, head.version), change.frame)
-        put, index, ids = self.native.put, self._handles[INDEX], prefix + b"i"
+        ids = prefix + b"i"
         for turn_id, entry in change.ids.items():
-            put(ids + turn_id_hash(turn_id), encode_entry(entry, self._log_name), index)
+            row = encode_entry(entry, self._log_name)
+            self.put(INDEX, ids + turn_id_hash(turn_id), row)
         for version in change.asides:
-            put(aside_key(prefix, version), b"", index)
+            self.put(INDEX, aside_key(prefix, version), b"")
         self.put(HEADS, key, change.row)

@@ -1,4 +1,4 @@
-"""What `doctor` checks: the interpreter, the libraries, the folder, the disk."""
+"""What `doctor` checks: interpreter, libraries, folder, disk; what a cluster needs."""
 
 import os
 import resource
@@ -6,11 +6,14 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from turnstate.infra.services import kafka_jars, programs
+from turnstate.infra.services.failures import MissingProgramError
 from turnstate.schemas.errors import TurnstateError
 from turnstate.streams.embedded.store import STORE_FOLDER, graph_of
 from turnstate.streams.settings import Settings
@@ -25,6 +28,10 @@ LIBRARIES: Final = {
     "typer": "typer",
 }
 """Distribution → module, as pyproject.toml asks for."""
+
+CLUSTER_LIBRARIES: Final = ("faust-streaming", "aiokafka", "uvloop")
+"""Of the extra `cluster` of pyproject.toml. They are only looked up: to import
+Faust takes a second."""
 
 FREE_BYTES_MIN: Final = 1 << 30
 FILES_MIN: Final = 1024
@@ -46,16 +53,67 @@ def all_checks(settings: Settings) -> list[Row]:
         _disk(settings.data),
         _sync(settings.data),
         _files(),
+        *_cluster(counts=settings.profile == "cluster"),
     ]
 
 
-def _row(check: str, ok: bool, found: object, hint: str) -> Row:
+def holds(rows: list[Row]) -> bool:
+    """Say whether nothing that is needed is missing."""
+    return all(row["ok"] or row["optional"] for row in rows)
+
+
+def _row(
+    check: str, ok: bool, found: object, hint: str, *, optional: bool = False
+) -> Row:
     return {
         "check": check,
         "ok": ok,
         "found": str(found),
         "hint": None if ok else hint,
+        "optional": optional,
     }
+
+
+def _cluster(*, counts: bool) -> list[Row]:
+    """Return what starts services here, and what a worker imports.
+
+    Args:
+        counts: Whether doctor is asked about the cluster; else all is optional.
+    """
+    docker = programs.docker_answers()
+    # With Docker, images bring the programs.
+    native = counts and not docker
+    fetched = kafka_jars.are_fetched()
+    return [
+        _program("java", lambda: programs.java().version, optional=not native),
+        _program("maven", programs.maven, optional=not native or fetched),
+        _program("redis", programs.redis, optional=not native),
+        _program("s3", programs.s3, optional=not native),
+        _row(
+            "docker",
+            docker,
+            "answers" if docker else "no daemon answers",
+            programs.HINTS["docker"],
+            optional=True,
+        ),
+        *(_extra(name, optional=not counts) for name in CLUSTER_LIBRARIES),
+    ]
+
+
+def _program(name: str, find: Callable[[], object], *, optional: bool) -> Row:
+    try:
+        return _row(name, True, find(), "", optional=optional)
+    except MissingProgramError as error:
+        hint = error.hint or programs.HINTS[name]
+        return _row(name, False, error.message, hint, optional=optional)
+
+
+def _extra(name: str, *, optional: bool) -> Row:
+    hint = "pip install 'turnstate[cluster]'"
+    try:
+        return _row(name, True, version(name), hint, optional=optional)
+    except PackageNotFoundError:
+        return _row(name, False, "not installed", hint, optional=optional)
 
 
 def _python() -> Row:

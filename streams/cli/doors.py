@@ -15,7 +15,9 @@ from turnstate.streams.embedded.access import open_store
 from turnstate.streams.settings import Settings
 
 
-def settings_of(data: str | None, profile: str | None) -> Settings:
+def settings_of(
+    data: str | None, profile: str | None, *, may_cluster: bool = False
+) -> Settings:
     """Return the settings of the environment and of a command's options.
 
     Raises:
@@ -30,7 +32,7 @@ def settings_of(data: str | None, profile: str | None) -> Settings:
     settings = Settings.from_env(
         os.environ, data=None if data is None else Path(data), profile=profile
     )
-    if settings.profile == "cluster":
+    if settings.profile == "cluster" and not may_cluster:
         raise UnavailableError(
             "the cluster profile is not part of this version",
             field="profile",

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import typer
 
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
+from turnstate.streams.cli import cluster
 from turnstate.streams.cli.bench import bench
 from turnstate.streams.cli.demo import demo
 from turnstate.streams.cli.letters import discard, list_, redrive, show
@@ -22,6 +23,7 @@ from turnstate.streams.cli.render import (
     print_json,
 )
 from turnstate.streams.cli.upkeep import doctor, seal, settings, stats, verify
+from turnstate.streams.cli.worker import worker
 
 INTERRUPTED: Final = 130
 """What a shell expects of a command that Ctrl-C ended."""
@@ -40,6 +42,7 @@ _WRITE: Final = "Write"
 _READ: Final = "Read"
 _KEEP: Final = "Keep the store"
 _TRY: Final = "Try it"
+_CLUSTER: Final = "Run as a cluster"
 
 COMMANDS: Final = (
     _Entry("demo", demo, _TRY, ["turnstate demo"]),
@@ -120,6 +123,7 @@ COMMANDS: Final = (
     ),
     _Entry("settings", settings, _KEEP, ["turnstate settings"]),
     _Entry("doctor", doctor, _KEEP, ["turnstate doctor"]),
+    _Entry("worker", worker, _CLUSTER, ["turnstate worker --instance worker-1"]),
 )
 
 LETTER_COMMANDS: Final = (
@@ -135,6 +139,42 @@ LETTER_COMMANDS: Final = (
     ),
     _Entry("redrive", redrive, "", ["turnstate dead-letters redrive --all"]),
     _Entry("discard", discard, "", ["turnstate dead-letters discard 3 4"]),
+)
+
+CLUSTER_COMMANDS: Final = (
+    _Entry(
+        "up",
+        cluster.up,
+        "",
+        ["turnstate cluster up", "turnstate cluster up --without redis,s3 --json"],
+    ),
+    _Entry("down", cluster.down, "", ["turnstate cluster down"]),
+    _Entry("status", cluster.status, "", ["turnstate cluster status --json"]),
+)
+
+
+class _Group(NamedTuple):
+    """Commands under a name of their own."""
+
+    name: str
+    about: str
+    panel: str
+    entries: Sequence[_Entry]
+
+
+GROUPS: Final = (
+    _Group(
+        "dead-letters",
+        "Look at what was refused; send it again or let it go.",
+        _KEEP,
+        LETTER_COMMANDS,
+    ),
+    _Group(
+        "cluster",
+        "Start Kafka, Redis and S3 on this machine, end them, look at them.",
+        _CLUSTER,
+        CLUSTER_COMMANDS,
+    ),
 )
 
 _LONG: Final = frozenset({"demo", "publish", "import", "export", "replay", "verify"})
@@ -158,15 +198,16 @@ def application(*, rich: bool) -> typer.Typer:
     # A callback keeps `turnstate --help` a list, however few the commands.
     app.callback()(_root)
     _add(app, COMMANDS)
-    dead = typer.Typer(
-        help="Look at what was refused; send it again or let it go.",
-        epilog="Example: turnstate dead-letters list --json",
-        no_args_is_help=True,
-        rich_markup_mode=mode,
-        context_settings=_SETTINGS,
-    )
-    _add(dead, LETTER_COMMANDS)
-    app.add_typer(dead, name="dead-letters", rich_help_panel=_KEEP)
+    for group in GROUPS:
+        inner = typer.Typer(
+            help=group.about,
+            epilog=f"Example: {group.entries[0].examples[-1]}",
+            no_args_is_help=True,
+            rich_markup_mode=mode,
+            context_settings=_SETTINGS,
+        )
+        _add(inner, group.entries)
+        app.add_typer(inner, name=group.name, rich_help_panel=group.panel)
     return app
 
 

@@ -121,16 +121,21 @@ def settings(data: Data = None, profile: Profile = None, as_json: Json = False) 
 
 def doctor(data: Data = None, profile: Profile = None, as_json: Json = False) -> None:
     """Check what turnstate needs here; say what is missing and how to get it."""
-    from turnstate.streams.cli.checks import all_checks
+    from turnstate.streams.cli.checks import all_checks, holds
     from turnstate.streams.cli.doors import settings_of
 
-    rows = all_checks(settings_of(data, profile))
-    holds = all(row["ok"] for row in rows)
+    rows = all_checks(settings_of(data, profile, may_cluster=True))
     columns = ("ok", "check", "found", "hint")
-    table = [[row[name] for name in columns] for row in rows]
-    document = {"ok": holds, "checks": rows}
+    table = [
+        [
+            "optional" if row["optional"] and not row["ok"] else row["ok"],
+            *(row[name] for name in columns[1:]),
+        ]
+        for row in rows
+    ]
+    document = {"ok": holds(rows), "checks": rows}
     answer(document, as_json, [Table("doctor", columns, table)])
-    if not holds:
+    if not document["ok"]:
         raise typer.Exit(1)
 
 

@@ -196,7 +196,7 @@ class Engine:
         try:
             self.store.close()
         except CorruptDataError as error:
-            _log.warning("the store closed damaged; run turnstate verify", why=str(error))
+            _log.warning("store.damaged", hint="turnstate verify", why=str(error))
 
     def _check_running(self) -> None:
         if self._failure is not None or not self._thread.is_alive():

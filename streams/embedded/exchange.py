@@ -21,7 +21,7 @@ from turnstate.schemas.ids import SessionName, checked_id
 from turnstate.storage.session_reader import operations
 from turnstate.storage.stored_head import StoredHead
 from turnstate.streams.documents import Document
-from turnstate.streams.embedded.steady import steadily
+from turnstate.streams.steady import steadily
 
 if TYPE_CHECKING:
     from turnstate.streams.embedded.store import EmbeddedStore

@@ -22,7 +22,7 @@ from turnstate.streams.embedded.events import (
     session_place,
 )
 from turnstate.streams.embedded.log_walk import LogWalk, log_rows
-from turnstate.streams.embedded.steady import steadily
+from turnstate.streams.steady import steadily
 
 if TYPE_CHECKING:
     from turnstate.streams.embedded.owner import OwnedStore

@@ -15,14 +15,14 @@ from turnstate.schemas.ids import SessionName
 from turnstate.schemas.limits import SEGMENT_TURNS
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
-from turnstate.schemas.wire.json import draft_from_json
+from turnstate.schemas.wire.turn_bytes import draft_from_bytes
 from turnstate.storage.session_reader import chunks
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.warm.tables import LOG
 from turnstate.streams.embedded.engine import Engine
 from turnstate.streams.embedded.events import Place
 from turnstate.streams.embedded.log import unpack_chunk
-from turnstate.streams.embedded.steady import steadily
+from turnstate.streams.steady import steadily
 
 SESSIONS_HELD_MAX: Final = 16_384
 """Of so many sessions a walk remembers where it stands; others it looks up."""
@@ -304,6 +304,6 @@ def _draft_of(raw: bytes, offset: int) -> Draft | None:
     try:
         if raw[:1] == FIRST_BYTE:
             return arrival_of_recorded(raw, Position(b"", 0, offset)).draft
-        return draft_from_json(raw)
+        return draft_from_bytes(raw)
     except TurnstateError:
         return None

@@ -21,7 +21,7 @@ from turnstate.schemas.errors import CorruptDataError, TurnstateError
 from turnstate.schemas.ids import SessionName, tenant_prefix
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
-from turnstate.schemas.wire.json import draft_from_json
+from turnstate.schemas.wire.turn_bytes import draft_from_bytes
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import (
     DEAD,
@@ -103,7 +103,7 @@ def draft_of(raw: bytes) -> Draft | None:
     try:
         if raw[:1] == FIRST_BYTE:
             return arrival_of_recorded(raw, _NOWHERE).draft
-        return draft_from_json(raw)
+        return draft_from_bytes(raw)
     except TurnstateError:
         return None
 

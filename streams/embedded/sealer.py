@@ -14,7 +14,7 @@ from turnstate.schemas.errors import CorruptDataError
 from turnstate.schemas.ids import SessionName
 from turnstate.storage.frames.segment import is_due
 from turnstate.storage.hot.memory import MemoryTier
-from turnstate.storage.seal import sealed
+from turnstate.storage.seal import Sealed, sealed
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.rocksdb import WarmStore
@@ -101,6 +101,10 @@ class Sealer:
 
     def seal_idle(self) -> None:
         """Seal what nobody has spoken in for long, a slice at a time."""
+        self.seal(self._idle_keys())
+
+    def _idle_keys(self) -> list[bytes]:
+        """Take a slice of what nobody has spoken in for long."""
         if not self._looked_back:
             self._look_back()
         before_ms = self._clock.now_ms() - self._idle_ms
@@ -111,7 +115,7 @@ class Sealer:
             idle.append(key)
         for key in idle:
             del self._unsealed[key]
-        self.seal(idle)
+        return idle
 
     def _look_back(self) -> None:
         """Enter the sessions that an earlier run left with frames."""
@@ -135,25 +139,46 @@ class Sealer:
             try:
                 count += self._seal_one(key)
             except CorruptDataError as error:
-                name = SessionName.from_key(key)
-                _log.error(
-                    "seal.damaged",
-                    tenant=name.tenant,
-                    session=name.session,
-                    why=str(error),
-                )
+                self._tell_damaged(key, error)
         return count
 
-    def _seal_one(self, key: bytes) -> bool:
+    def planned(self) -> list[Sealed]:
+        """Return seals that are due, for who writes them by other means.
+
+        What is written is told to `done`; a seal that is not written comes
+        again when the session next changes, or after a restart.
+        """
+        keys = list(islice(self._due, SEALED_A_SLICE)) or self._idle_keys()
+        plans: list[Sealed] = []
+        for key in keys:
+            self._due.pop(key, None)
+            self._urgent.pop(key, None)
+            try:
+                plan = self._plan(key)
+            except CorruptDataError as error:
+                self._tell_damaged(key, error)
+                continue
+            if plan is not None:
+                plans.append(plan)
+        return plans
+
+    def done(self, sealed: Sealed) -> None:
+        """Note a seal that is written."""
+        self._hot.replace(sealed.key, sealed.after)
+        self._tails.forget(sealed.key)
+
+    def _plan(self, key: bytes) -> Sealed | None:
         stored = self._head(key)
         if stored is None:
-            return False
-        now_ms = self._clock.now_ms()
-        done = sealed(self._store, key, stored, self._graph, now_ms)
-        if done is None:
+            return None
+        return sealed(self._store, key, stored, self._graph, self._clock.now_ms())
+
+    def _seal_one(self, key: bytes) -> bool:
+        plan = self._plan(key)
+        if plan is None:
             return False
         batch = self._store.batch()
-        batch.stage_seal(done)
+        batch.stage_seal(plan)
         try:
             self._store.write(batch, sync=False)
         except BaseException:
@@ -161,6 +186,11 @@ class Sealer:
             self._hot.drop(key)
             self._tails.forget(key)
             raise
-        self._hot.replace(key, done.after)
-        self._tails.forget(key)
+        self.done(plan)
         return True
+
+    def _tell_damaged(self, key: bytes, error: CorruptDataError) -> None:
+        name = SessionName.from_key(key)
+        _log.error(
+            "seal.damaged", tenant=name.tenant, session=name.session, why=str(error)
+        )

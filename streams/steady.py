@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from turnstate.schemas.errors import CorruptDataError
 from turnstate.storage.stored_head import StoredHead
-from turnstate.streams.embedded.engine import Engine
 
 _T = TypeVar("_T")
 
@@ -14,7 +13,11 @@ _TRIES: Final = 6
 _PAUSE_S: Final = 0.002
 
 
-def steadily(engine: Engine, key: bytes, read: Callable[[StoredHead | None], _T]) -> _T:
+class _Heads(Protocol):
+    def head(self, key: bytes) -> StoredHead | None: ...
+
+
+def steadily(engine: _Heads, key: bytes, read: Callable[[StoredHead | None], _T]) -> _T:
     """Return what `read` makes of the newest head.
 
     A seal swaps frames for segments in one batch, and the head in memory a

@@ -1,0 +1,1 @@
+"""Real services on loopback for work and tests: Kafka, Redis, S3."""

@@ -1,0 +1,1 @@
+"""The protobuf schema of turns and frames, and the code that `make proto` writes."""

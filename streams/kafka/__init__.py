@@ -1,0 +1,1 @@
+"""Every door to Kafka: settings, topics, producer, worker and feed."""

@@ -1,0 +1,321 @@
+"""The Faust application: agents bound to topics, tables and stores, made by a factory."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import faust
+import structlog
+from faust.serializers.schemas import Schema
+from faust.types import TP
+from rocksdict import Cache
+from yarl import URL
+
+from turnstate.agents.ports import Clock
+from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.errors import UnavailableError
+from turnstate.streams.kafka import state_store, transport
+from turnstate.streams.kafka.checkpoint import Checkpointer
+from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.metrics import WorkerMetrics
+from turnstate.streams.kafka.partition import Partition, PartitionSizes
+from turnstate.streams.kafka.recovery import BatchTableManager
+from turnstate.streams.kafka.restore import RestoreProgress, restore
+from turnstate.streams.kafka.topics import MESSAGE_BYTES_MAX, Topics
+from turnstate.streams.kafka.transport import Chunk
+
+_log = structlog.get_logger(__name__)
+
+TABLE: Final = "state"
+"""Of Faust; its changelog is `<group>-state-changelog`."""
+
+DRAIN_S: Final = 20.0
+"""How long a rebalance or a shutdown waits for the round under way."""
+
+_REQUEST_S: Final = 60.0
+_LOST_HINT: Final = "restore the store from a backup, or accept the loss: docs/operations.md"
+
+
+class ChunkSchema(Schema):
+    """Hand a chunk on as it is: the fold decodes, and refuses by name."""
+
+    def loads_key(self, app: Any, message: Any, **_: Any) -> Any:
+        """Return nothing: each record has a key of its own."""
+
+    def loads_value(self, app: Any, message: Any, **_: Any) -> Any:
+        """Return the chunk."""
+        return message.value
+
+
+class WorkerApp(faust.App):
+    """A Faust application that knows its partitions and can restore them.
+
+    Made by `create_app`.
+    """
+
+    settings: ClusterSettings
+    topics_named: Topics
+    chunked_topics: frozenset[str]
+    fetch_max_wait_ms: int
+    partitions: dict[int, Partition]
+    metrics: WorkerMetrics
+    checkpointer: Checkpointer
+    new_partition: Callable[[int, int], Partition]
+    told: Callable[[RestoreProgress], None]
+
+    def assigned_numbers(self) -> set[int]:
+        """Return the partitions of the changelog that this worker is active for."""
+        changelog = self.topics_named.changelog
+        return {
+            tp.partition
+            for tp in self.assignor.assigned_actives()
+            if tp.topic == changelog
+        }
+
+    def is_current(self, generation: int) -> bool:
+        """Say whether a generation of the group is the one of now."""
+        return bool(generation == self.consumer_generation_id)
+
+    def chunk_done(self, chunk: Chunk) -> None:
+        """Let a chunk's offset be committed, unless its partition moved since."""
+        if self.is_current(chunk.generation):
+            self.consumer.ledger.done(chunk.partition, chunk.last_offset)
+
+    def partition_of(self, number: int) -> Partition | None:
+        """Return an assigned partition."""
+        return self.partitions.get(number)
+
+    async def restore_partitions(self, generation: int) -> None:
+        """Open what was assigned, close what went, and restore all of it.
+
+        A partition that stays is restored, too: this worker may have been
+        thought dead for a while, and another may have written it meanwhile.
+
+        Raises:
+            UnavailableError: turns were deleted before they were folded.
+        """
+        numbers = self.assigned_numbers()
+        for number in set(self.partitions) - numbers:
+            self.partitions.pop(number).close()
+        for number in sorted(numbers - set(self.partitions)):
+            self.partitions[number] = self.new_partition(number, len(numbers))
+        mine = dict(self.partitions)
+        for partition in mine.values():
+            partition.is_fresh = False
+        known = 0
+
+        def told(progress: RestoreProgress) -> None:
+            nonlocal known
+            self.metrics.restore(
+                progress.done, progress.total, progress.done - known
+            )
+            known = progress.done
+            self.told(progress)
+
+        changed = await restore(
+            self.settings,
+            self.topics_named.changelog,
+            mine,
+            told,
+            is_current=lambda: self.is_current(generation),
+        )
+        if not self.is_current(generation):
+            return
+        await self._check_nothing_was_deleted(mine)
+        for number, partition in mine.items():
+            partition.restored(generation, changed=number in changed)
+        self.metrics.restore(1, 1, 0)
+
+    async def _check_nothing_was_deleted(self, mine: Mapping[int, Partition]) -> None:
+        """Compare the beginning of the log with what is folded and committed.
+
+        A committed offset below the low-water mark would go on from wherever
+        the log begins now, and nobody would know what was left out.
+
+        Raises:
+            UnavailableError: there is such a hole.
+        """
+        tps = {number: TP(self.topics_named.turns, number) for number in mine}
+        begins = await self.consumer.earliest_offsets(*tps.values())
+        for number, partition in mine.items():
+            begin = begins.get(tps[number]) or 0
+            folded = partition.folded[0] + 1 if partition.folded else 0
+            if begin > folded:
+                raise UnavailableError(
+                    f"turns {folded} to {begin - 1} of partition {number} were"
+                    " deleted from the log before they were folded",
+                    hint=_LOST_HINT,
+                    code="turns_deleted",
+                )
+
+    def close_partitions(self) -> None:
+        """Let all stores go."""
+        for partition in self.partitions.values():
+            partition.close()
+        self.partitions.clear()
+
+
+def create_app(
+    settings: ClusterSettings,
+    *,
+    data: Path,
+    instance: str,
+    log_id: bytes,
+    changelog_id: bytes,
+    log_name: str,
+    seal_after_s: int,
+    graph: DialogueGraph,
+    clock: Clock,
+    metrics: WorkerMetrics,
+    told: Callable[[RestoreProgress], None],
+    url: str = "http://127.0.0.1:6066",
+) -> WorkerApp:
+    """Return an application for one worker; nothing has been started.
+
+    Args:
+        settings: Of the cluster.
+        data: The folder of this worker.
+        instance: Its name, for static membership: it must run once.
+        log_id: The topic id of turns.
+        changelog_id: The topic id of the changelog.
+        log_name: The name under which the log stamps.
+        seal_after_s: A session idle for so long is sealed.
+        graph: The dialogue graph.
+        clock: For arrival times.
+        metrics: Counted into.
+        told: Is told of a restore's progress.
+        url: Where this worker answers queries; others learn it from the group.
+    """
+    topics = Topics.of(settings)
+    app = WorkerApp(**_options(settings, data=data, instance=instance, url=url))
+    app.settings, app.topics_named, app.metrics = settings, topics, metrics
+    app.chunked_topics = frozenset({topics.turns})
+    app.fetch_max_wait_ms = settings.fetch_max_wait_ms
+    app.partitions = {}
+    app.told = told
+    cache = Cache(settings.block_cache_bytes)
+
+    def new_partition(number: int, count: int) -> Partition:
+        sizes = PartitionSizes(
+            hot_bytes=settings.hot_bytes // max(count, 1),
+            write_buffer_bytes=max(settings.write_buffer_bytes // max(count, 1), 4 << 20),
+            seal_after_s=seal_after_s,
+        )
+        return Partition(
+            data / str(number) / "store",
+            number,
+            partitions=settings.partitions,
+            changelog_id=changelog_id,
+            sizes=sizes,
+            log_name=log_name,
+            graph=graph,
+            clock=clock,
+            cache=cache,
+        )
+
+    app.new_partition = new_partition
+    app.Table(
+        TABLE,
+        partitions=settings.partitions,
+        key_type=bytes,
+        value_type=bytes,
+        help="Heads of all sessions; written by checkpoints.",
+    )
+    _bind(app, topics, log_id)
+    return app
+
+
+def _bind(app: WorkerApp, topics: Topics, log_id: bytes) -> None:
+    """Bind the session agent to its topic, and the checkpointer behind it."""
+    turns = app.topic(topics.turns, schema=ChunkSchema())
+
+    @app.agent(turns, name="session", concurrency=1)
+    async def session(stream: Any) -> None:
+        async for event in stream.events():
+            await app.checkpointer.put(event.value)
+
+    app.session_agent = session
+    app.checkpointer = Checkpointer(
+        sender=_Sender(app),
+        topics=topics,
+        log=log_id,
+        partition_of=app.partition_of,
+        is_current=app.is_current,
+        done=app.chunk_done,
+        metrics=app.metrics,
+    )
+
+    @app.on_partitions_revoked.connect
+    async def settle(_: Any, revoked: set[TP], **__: Any) -> None:
+        if not await app.checkpointer.drain(DRAIN_S):
+            _log.warning("rebalance.round_given_up", seconds=DRAIN_S)
+        await app.checkpointer.clear()
+        await app.consumer.commit()
+
+    @app.task
+    async def checkpoints() -> None:
+        try:
+            await app.checkpointer.run(lambda: app.partitions)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await app.crash(error)
+            raise
+
+
+class _Sender:
+    """Deliver rows with the application's producer, which is there once it runs."""
+
+    def __init__(self, app: WorkerApp) -> None:
+        self._app = app
+
+    async def send_rows(self, topic: str, partition: int, rows: Any) -> int | None:
+        if not rows:
+            return None
+        offset: int | None = await self._app.producer.send_rows(topic, partition, rows)
+        return offset
+
+
+def _options(
+    settings: ClusterSettings, *, data: Path, instance: str, url: str
+) -> dict[str, Any]:
+    session_s = settings.session_timeout_ms / 1000
+    return {
+        "id": settings.group,
+        "broker": [URL(f"{transport.SCHEME}://{each}") for each in settings.brokers()],
+        "store": f"{state_store.SCHEME}://",
+        "datadir": str(data),
+        "topic_partitions": settings.partitions,
+        "topic_replication_factor": settings.replication,
+        "topic_allow_declare": False,
+        "topic_disable_leader": True,
+        "autodiscover": False,
+        "web_enabled": False,
+        "web_tables_enabled": False,
+        "canonical_url": url,
+        "TableManager": BatchTableManager,
+        "consumer_group_instance_id": instance,
+        "consumer_auto_offset_reset": "earliest",
+        "consumer_max_fetch_size": 4 << 20,
+        "broker_max_poll_records": settings.chunk_turns_max,
+        "broker_session_timeout": session_s,
+        "broker_heartbeat_interval": max(session_s / 10, 0.1),
+        "broker_rebalance_timeout": 2 * DRAIN_S + session_s,
+        "broker_max_poll_interval": 600.0,
+        "broker_request_timeout": max(_REQUEST_S, session_s + 1),
+        "broker_commit_interval": settings.commit_interval_ms / 1000,
+        "stream_buffer_maxsize": 16,
+        "stream_recovery_delay": 0.0,
+        "stream_wait_empty": False,
+        "producer_acks": -1,
+        "producer_compression_type": "lz4",
+        "producer_linger": 0.0,
+        "producer_max_batch_size": transport.ONE_BATCH_BYTES,
+        "producer_max_request_size": MESSAGE_BYTES_MAX + (1 << 20),
+        "producer_request_timeout": _REQUEST_S,
+        "loghandlers": [],
+        "logging_config": None,
+    }
+
+

@@ -1,0 +1,279 @@
+"""Fold fetched chunks and make them durable, in the order that loses nothing."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from turnstate.agents.ports import Record
+from turnstate.agents.session.agent import Folded
+from turnstate.storage.warm.changelog import ChangelogBatch
+from turnstate.streams.kafka.letters import letter_row
+from turnstate.streams.kafka.metrics import WorkerMetrics
+from turnstate.streams.kafka.partition import Partition
+from turnstate.streams.kafka.records import TRACEPARENT, headers_of, turns_of
+from turnstate.streams.kafka.topics import Topics
+from turnstate.streams.kafka.transport import Chunk
+
+INBOX_CHUNKS_MAX: Final = 64
+"""Chunks that wait before fetching is held back."""
+
+ROUND_TURNS_MAX: Final = 16_384
+"""Records of one round over all partitions; more wait for the next."""
+
+_IDLE_S: Final = 0.5
+"""Without chunks for so long, a partition may seal sessions that went idle."""
+
+Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
+"""Key, value and headers of a record to send."""
+
+
+class Sender(Protocol):
+    """Who delivers rows: all of them, in order, or it raises."""
+
+    async def send_rows(
+        self, topic: str, partition: int, rows: Sequence[Row]
+    ) -> int | None:
+        """Return the offset of the last row, once it is on all replicas."""
+        ...
+
+
+class _Staged(NamedTuple):
+    partition: Partition
+    chunks: list[Chunk]
+    records: list[Record]
+    folded: Folded
+    batch: ChangelogBatch
+    deltas: list[Row]
+    letters: list[Row]
+
+
+class Checkpointer:
+    """Take chunks from the session agent and carry each through a checkpoint.
+
+    A round takes whatever waits: fold in memory; frames and dead letters out,
+    verified; changelog out, verified; one RocksDB batch a partition, with the
+    log position; then the chunk is done, and its offset may be committed. A
+    crash anywhere repeats the round, and repeating is harmless: the fold is
+    the same, and a head knows the position that it has folded. Since frames
+    go before the changelog, no state is ever restored whose frames are not
+    on `deltas`.
+
+    Args:
+        sender: Delivers to topics.
+        topics: Their names.
+        log: The 16 bytes of the topic id of turns.
+        partition_of: Gives an assigned partition, None where it is gone.
+        is_current: Says whether a generation of the group is the one of now.
+        done: Told of each chunk that is durable.
+        metrics: Counted into.
+    """
+
+    def __init__(
+        self,
+        *,
+        sender: Sender,
+        topics: Topics,
+        log: bytes,
+        partition_of: Callable[[int], Partition | None],
+        is_current: Callable[[int], bool],
+        done: Callable[[Chunk], None],
+        metrics: WorkerMetrics,
+    ) -> None:
+        self._sender = sender
+        self._topics = topics
+        self._log_id = log
+        self._partition_of = partition_of
+        self._is_current = is_current
+        self._done = done
+        self._metrics = metrics
+        self._waiting: deque[Chunk] = deque()
+        self._changed = asyncio.Condition()
+        self._busy = False
+        self._closed = False
+
+    async def put(self, chunk: Chunk) -> None:
+        """Hand over a chunk; waits while too many do already."""
+        async with self._changed:
+            await self._changed.wait_for(
+                lambda: len(self._waiting) < INBOX_CHUNKS_MAX or self._closed
+            )
+            self._waiting.append(chunk)
+            self._changed.notify_all()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until all that was handed over is done; False if time runs out."""
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(
+                    lambda: not self._waiting and not self._busy
+                )
+        except TimeoutError:
+            return False
+        return True
+
+    async def clear(self) -> None:
+        """Forget what waits: its partitions are not ours any more."""
+        async with self._changed:
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    async def close(self) -> None:
+        """End the loop once the round under way is done."""
+        async with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    async def run(self, assigned: Callable[[], Mapping[int, Partition]]) -> None:
+        """Go round until closed; seal where nothing waits.
+
+        Raises:
+            KafkaError: a record could not be delivered: the worker must end.
+        """
+        while True:
+            chunks = await self._next()
+            if chunks is None:
+                return
+            try:
+                if chunks:
+                    await self._round(chunks)
+                else:
+                    await self._seal(assigned())
+            finally:
+                async with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+
+    async def _next(self) -> list[Chunk] | None:
+        """Return what waits, [] where nothing came for a while, None at the end."""
+        async with self._changed:
+            try:
+                async with asyncio.timeout(_IDLE_S):
+                    await self._changed.wait_for(lambda: self._waiting or self._closed)
+            except TimeoutError:
+                return []
+            if self._closed and not self._waiting:
+                return None
+            chunks: list[Chunk] = []
+            turns = 0
+            while self._waiting and turns < ROUND_TURNS_MAX:
+                chunk = self._waiting.popleft()
+                turns += len(chunk.records)
+                chunks.append(chunk)
+            self._busy = True
+            self._changed.notify_all()
+            return chunks
+
+    # -- a round -----------------------------------------------------------------
+
+    async def _round(self, chunks: Sequence[Chunk]) -> None:
+        began = time.perf_counter()
+        staged: list[_Staged] = []
+        for partition, mine in self._by_partition(chunks):
+            staged.append(self._staged(partition, mine))
+            # Heartbeats, queries and fetches have their turn in between.
+            await asyncio.sleep(0)
+        folded_at = time.perf_counter()
+        await asyncio.gather(*(self._send_out(each) for each in staged))
+        offsets = await asyncio.gather(*(self._send_changelog(each) for each in staged))
+        for each, offset in zip(staged, offsets, strict=True):
+            self._finish(each, offset)
+        ended = time.perf_counter()
+        self._metrics.round(
+            turns=sum(len(each.records) for each in staged),
+            fold_s=folded_at - began,
+            checkpoint_s=ended - folded_at,
+        )
+
+    def _by_partition(
+        self, chunks: Sequence[Chunk]
+    ) -> Iterator[tuple[Partition, list[Chunk]]]:
+        found: dict[int, list[Chunk]] = {}
+        for chunk in chunks:
+            if not self._is_current(chunk.generation):
+                # Of before a rebalance: it will be fetched again, by its owner.
+                continue
+            found.setdefault(chunk.partition.partition, []).append(chunk)
+        for number, mine in found.items():
+            partition = self._partition_of(number)
+            if partition is None or not partition.is_fresh:
+                continue
+            fresh = [
+                chunk for chunk in mine if not partition.is_folded(chunk.last_offset)
+            ]
+            for chunk in mine:
+                if chunk not in fresh:
+                    self._done(chunk)
+            if fresh:
+                yield partition, fresh
+
+    def _staged(self, partition: Partition, chunks: list[Chunk]) -> _Staged:
+        fetched = [record for chunk in chunks for record in chunk.records]
+        records = list(turns_of(self._log_id, fetched))
+        folded = partition.agent.fold(records)
+        batch = partition.staged(folded)
+        last = records[-1].position
+        batch.mark(last.offset, last.index)
+        traces = {
+            each.offset: told
+            for each in fetched
+            if each.headers and (told := headers_of(each).get(TRACEPARENT))
+        }
+        deltas: list[Row] = []
+        for change in folded.changes:
+            if change.frame is not None:
+                at = change.after.position
+                trace = traces.get(at.offset) if at is not None else None
+                headers = [(TRACEPARENT, trace.encode())] if trace else []
+                deltas.append((change.key, change.frame, headers))
+        now_ms = partition.clock.now_ms()
+        by_offset = {each.offset: each for each in fetched} if folded.dead else {}
+        letters: list[Row] = []
+        for record, answer in zip(records, folded.answers, strict=True):
+            if answer.error is not None:
+                whole = by_offset[record.position.offset]
+                letters.append(letter_row(whole, record, answer.error, now_ms))
+                self._metrics.letter(answer.error.code)
+        return _Staged(partition, chunks, records, folded, batch, deltas, letters)
+
+    async def _send_out(self, staged: _Staged) -> None:
+        number = staged.partition.number
+        await asyncio.gather(
+            self._sender.send_rows(self._topics.deltas, number, staged.deltas),
+            self._sender.send_rows(self._topics.dead_letters, number, staged.letters),
+        )
+
+    async def _send_changelog(self, staged: _Staged) -> int | None:
+        return await self._changelog(staged.partition, staged.batch)
+
+    async def _changelog(
+        self, partition: Partition, batch: ChangelogBatch
+    ) -> int | None:
+        rows: list[Row] = [(row.key, row.value, []) for row in batch.records]
+        return await self._sender.send_rows(
+            self._topics.changelog, partition.number, rows
+        )
+
+    def _finish(self, staged: _Staged, changelog_offset: int | None) -> None:
+        partition, last = staged.partition, staged.records[-1].position
+        partition.write(staged.batch, changelog_offset)
+        partition.committed(staged.folded, last.offset, last.index)
+        for chunk in staged.chunks:
+            self._done(chunk)
+
+    # -- sealing -----------------------------------------------------------------
+
+    async def _seal(self, partitions: Mapping[int, Partition]) -> None:
+        """Seal a few sessions of each partition, if nothing else is to be done."""
+        for partition in list(partitions.values()):
+            if self._waiting or not partition.is_fresh:
+                return
+            seals = partition.due_seals()
+            if not seals:
+                continue
+            batch = partition.staged_seals(seals)
+            offset = await self._changelog(partition, batch)
+            partition.write(batch, offset)
+            for sealed in seals:
+                partition.sealer.done(sealed)

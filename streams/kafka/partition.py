@@ -1,0 +1,282 @@
+"""One partition of a worker: its store, its head cache and the agent that folds it."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+
+from turnstate.agents.ports import Clock, Record
+from turnstate.agents.session.agent import Folded, SessionAgent
+from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.errors import CorruptDataError, InvalidInputError
+from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.seal import Sealed
+from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.warm.changelog import (
+    ChangelogBatch,
+    ChangelogReader,
+    Epoch,
+    folded_position,
+)
+from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.storage.warm.tables import META
+from turnstate.streams.embedded.sealer import Sealer
+from turnstate.streams.kafka.partitioning import partition_of
+
+_log = structlog.get_logger(__name__)
+
+CHANGELOG_KEY: Final = b"changelog"
+"""Row of the store: the changelog's topic id, the offset applied last, the epoch."""
+
+
+class Applied(NamedTuple):
+    """How far a store has come in its changelog.
+
+    Attributes:
+        topic_id: The 16 bytes of the topic; another topic is another changelog.
+        offset: Of the record applied last, -1 = none.
+        epoch: The greatest that was seen.
+    """
+
+    topic_id: bytes
+    offset: int
+    epoch: tuple[int, int]
+
+
+class PartitionSizes(NamedTuple):
+    """What one partition may take.
+
+    Attributes:
+        hot_bytes: Of its head cache.
+        write_buffer_bytes: Of its memtables.
+        seal_after_s: A session idle for so long is sealed.
+    """
+
+    hot_bytes: int
+    write_buffer_bytes: int
+    seal_after_s: int
+
+
+class Partition:
+    """Hold the state of one partition while it is assigned to this worker.
+
+    Args:
+        folder: Of its store; made where it is not there.
+        number: Which partition.
+        partitions: How many there are.
+        changelog_id: The topic id of the changelog.
+        sizes: What it may take.
+        log_name: The name under which the log stamps.
+        graph: The dialogue graph.
+        clock: For arrival times.
+        cache: RocksDB's block cache, shared by the partitions of a worker.
+
+    Raises:
+        UnavailableError: another process has the store open.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        number: int,
+        *,
+        partitions: int,
+        changelog_id: bytes,
+        sizes: PartitionSizes,
+        log_name: str,
+        graph: DialogueGraph,
+        clock: Clock,
+        cache: Any = None,
+    ) -> None:
+        self.number = number
+        self.partitions = partitions
+        self.graph = graph
+        self.log_name = log_name
+        self.clock = clock
+        self.epoch = Epoch(0, 0)
+        self.is_fresh = False
+        self._folder = folder
+        self._changelog_id = changelog_id
+        self._sizes = sizes
+        self._cache = cache
+        self._open()
+
+    def _open(self) -> None:
+        """Open the store; one that is damaged is made anew from the changelog."""
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.store = self._opened()
+            self.applied = self._read_applied()
+        except CorruptDataError as error:
+            _log.error(
+                "partition.damaged",
+                partition=self.number,
+                why=str(error),
+                hint="it is wiped and rebuilt from its changelog",
+            )
+            self._wipe_folder()
+            self.store = self._opened()
+            self.applied = self._read_applied()
+        self.hot = MemoryTier(self._sizes.hot_bytes, frames_kept=0)
+        self.agent = SessionAgent(
+            store=self.store,
+            hot=self.hot,
+            graph=self.graph,
+            log_name=self.log_name,
+            clock=self.clock,
+            dictionaries=False,
+            check=self._check,
+        )
+        self.sealer = Sealer(
+            store=self.store,
+            hot=self.hot,
+            tails=self.agent.tails,
+            graph=self.graph,
+            clock=self.clock,
+            idle_ms=1000 * self._sizes.seal_after_s,
+            head=self.head,
+        )
+        self.folded = folded_position(self.store)
+
+    def _opened(self) -> WarmStore:
+        return WarmStore(
+            self._folder,
+            log_name=self.log_name,
+            write_buffer_bytes=self._sizes.write_buffer_bytes,
+            cache=self._cache,
+        )
+
+    def _read_applied(self) -> Applied:
+        row = self.store.meta(CHANGELOG_KEY)
+        if row is None:
+            return Applied(self._changelog_id, -1, (0, 0))
+        return msgspec.msgpack.decode(row, type=Applied)
+
+    def wipe(self) -> None:
+        """Throw the store away: its changelog is not the one it came from."""
+        self.close()
+        self._wipe_folder()
+        self._open()
+
+    def _wipe_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let the store go."""
+        self.is_fresh = False
+        self.store.close()
+
+    # -- restoring ------------------------------------------------------------
+
+    @property
+    def is_of_another_changelog(self) -> bool:
+        """Say whether the topic was made anew since the store was written."""
+        return self.applied.topic_id != self._changelog_id
+
+    def apply(self, rows: Sequence[tuple[int, bytes | None]]) -> int:
+        """Apply (offset, value) records of the changelog in one batch.
+
+        Returns:
+            How many were of an owner that had been replaced.
+
+        Raises:
+            CorruptDataError: one cannot be read.
+        """
+        reader = ChangelogReader(self.store, Epoch(*self.applied.epoch))
+        batch = self.store.batch()
+        for _, value in rows:
+            reader.stage(batch, value)
+        applied = Applied(self._changelog_id, rows[-1][0], tuple(reader.epoch))
+        batch.put(META, CHANGELOG_KEY, msgspec.msgpack.encode(applied))
+        self.store.write(batch, sync=False)
+        self.applied = applied
+        return reader.stale
+
+    def restored(self, generation: int, *, changed: bool) -> None:
+        """Take over: what is written from here on is of a new epoch."""
+        if changed:
+            # Heads in memory may be older than what was read.
+            for key in list(self.hot.keys()):
+                self.hot.drop(key)
+        self.folded = folded_position(self.store)
+        self.epoch = Epoch(self.applied.epoch[0] + 1, generation)
+        self.is_fresh = True
+
+    # -- folding ----------------------------------------------------------------
+
+    def head(self, key: bytes) -> StoredHead | None:
+        """Return the newest durable head of a session, hot or warm."""
+        held = self.hot.peek(key)
+        return held if held is not None else self.store.heads([key])[0]
+
+    def is_folded(self, offset: int) -> bool:
+        """Say whether the log is folded, and durable, up to an offset."""
+        return self.folded is not None and self.folded[0] >= offset
+
+    def staged(self, folded: Folded) -> ChangelogBatch:
+        """Return the batch, and the changelog records, of what was folded."""
+        batch = ChangelogBatch(self.store, self.epoch)
+        for change in folded.changes:
+            batch.stage(change)
+        return batch
+
+    def write(self, batch: ChangelogBatch, changelog_offset: int | None) -> None:
+        """Write a batch whose changelog records are delivered.
+
+        Not synced: what a power cut takes is read again from the changelog.
+        """
+        if changelog_offset is not None:
+            self.applied = Applied(
+                self._changelog_id, changelog_offset, tuple(self.epoch)
+            )
+            batch.put_local(META, CHANGELOG_KEY, msgspec.msgpack.encode(self.applied))
+        self.store.write(batch, sync=False)
+
+    def committed(self, folded: Folded, offset: int, index: int) -> None:
+        """Show a written batch to readers."""
+        self.folded = (offset, index)
+        self.agent.committed(folded)
+        self.sealer.note(folded.changes)
+
+    # -- sealing ----------------------------------------------------------------
+
+    def due_seals(self) -> list[Sealed]:
+        """Return seals of sessions that are due, a few at a time."""
+        return self.sealer.planned()
+
+    def staged_seals(self, seals: Sequence[Sealed]) -> ChangelogBatch:
+        """Return the batch, and the changelog records, of some seals."""
+        batch = ChangelogBatch(self.store, self.epoch)
+        for sealed in seals:
+            batch.stage_seal(sealed)
+        return batch
+
+    # -- inside ------------------------------------------------------------------
+
+    def _check(self, record: Record, key: bytes) -> None:
+        """Refuse a turn that lies where its session does not belong.
+
+        Raises:
+            InvalidInputError: the record's key is another session's, or the
+                partition is.
+        """
+        if record.key is not None and record.key != key:
+            raise InvalidInputError(
+                "the record's key is not that of the turn's tenant and session",
+                field="key",
+                hint="key = 2-byte length of tenant, tenant, session; see producers",
+                code="wrong_key",
+            )
+        if self.hot.peek(key) is not None:
+            return
+        right = partition_of(key, self.partitions)
+        if right != self.number:
+            raise InvalidInputError(
+                f"the session belongs to partition {right}, not {self.number}",
+                field="partition",
+                hint="let Kafka's default partitioner choose, by the key",
+                code="wrong_partition",
+            )

@@ -1,0 +1,234 @@
+"""Run one worker: lock its instance, start the application, end in bounded time."""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from aiokafka.errors import KafkaError
+
+from turnstate.agents.ports import Clock
+from turnstate.schemas.errors import TurnstateError, UnavailableError
+from turnstate.streams.clock import SystemClock
+from turnstate.streams.embedded.lock import OwnerLock
+from turnstate.streams.embedded.store import graph_of
+from turnstate.streams.kafka.app import DRAIN_S, WorkerApp, create_app
+from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.metrics import WorkerMetrics
+from turnstate.streams.kafka.restore import RestoreProgress, Told
+from turnstate.streams.kafka.topic_ids import topic_id
+from turnstate.streams.kafka.topics import Topics, check_topics
+from turnstate.streams.process import tune_garbage_collector
+from turnstate.streams.settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+SHUTDOWN_S: Final = 2 * DRAIN_S
+"""After that a worker that was told to end is ended: a restart repeats the rest."""
+
+_BROKER_AWAY_S: Final = 60.0
+"""How long a start waits for brokers."""
+
+_METRICS_S: Final = 1.0
+
+
+def run_worker(
+    settings: Settings,
+    cluster: ClusterSettings,
+    instance: str,
+    *,
+    clock: Clock | None = None,
+    told: Told | None = None,
+) -> None:
+    """Run a worker until it is told to end (SIGTERM, SIGINT).
+
+    Args:
+        settings: Whose data folder holds the worker's folder.
+        cluster: Where the services are.
+        instance: Its name; one process at a time may run it.
+        clock: For arrival times.
+        told: Is told of a restore's progress.
+
+    Raises:
+        TurnstateError: why it ended, if it was not told to.
+    """
+    folder = settings.data / instance
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _locked(folder, instance)
+    try:
+        tune_garbage_collector()
+        _quiet()
+        worker = Worker(
+            settings, cluster, instance, clock or SystemClock(), told or _log_progress
+        )
+        _run(worker.main())
+    finally:
+        lock.release()
+
+
+def _run(main: Any) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        asyncio.run(main, loop_factory=uvloop.new_event_loop) if sys.version_info >= (
+            3,
+            12,
+        ) else uvloop.run(main)
+
+
+def _locked(folder: Path, instance: str) -> OwnerLock:
+    """Lock a worker's folder: two members of one name would loop for ever.
+
+    Raises:
+        UnavailableError: another process runs this instance (code `owned`).
+    """
+    try:
+        return OwnerLock(folder)
+    except UnavailableError as error:
+        raise UnavailableError(
+            f"another process runs the instance {instance!r}",
+            field="instance",
+            hint="give each worker a name of its own: --instance",
+            code="owned",
+        ) from error
+
+
+def _quiet() -> None:
+    """Show what an operator must know; Faust and aiokafka tell much more."""
+    for name in ("faust", "mode", "aiokafka", "kafka"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _log_progress(progress: RestoreProgress) -> None:
+    _log.info("restore", done=progress.done, total=progress.total)
+
+
+class Worker:
+    """Start the application, watch it, and stop it with a deadline.
+
+    Args:
+        settings: Whose data folder holds the worker's folder.
+        cluster: Where the services are.
+        instance: Its name.
+        clock: For arrival times.
+        told: Is told of a restore's progress.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: ClusterSettings,
+        instance: str,
+        clock: Clock,
+        told: Told,
+    ) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.instance = instance
+        self.clock = clock
+        self.told = told
+        self.metrics = WorkerMetrics()
+        self._stop = asyncio.Event()
+
+    async def main(self) -> None:
+        """Run until told to end.
+
+        Raises:
+            TurnstateError: why it ended, if it was not told to.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        app = await self._app()
+        try:
+            await app.start()
+            _log.info("worker.started", instance=self.instance)
+            await self._watch(app)
+        except KafkaError as error:
+            raise _gone(error) from error
+        finally:
+            await self._end(app)
+        if app.crash_reason is not None:
+            raise _why(app.crash_reason) from app.crash_reason
+
+    async def _app(self) -> WorkerApp:
+        topics = Topics.of(self.cluster)
+        await check_topics(self.cluster)
+        log_id = await topic_id(self.cluster, topics.turns, timeout_s=_BROKER_AWAY_S)
+        changelog_id = await topic_id(self.cluster, topics.changelog)
+        return create_app(
+            self.cluster,
+            data=self.settings.data / self.instance,
+            instance=self.instance,
+            log_id=log_id,
+            changelog_id=changelog_id,
+            log_name=self.settings.log_name,
+            seal_after_s=self.settings.seal_after_s,
+            graph=graph_of(self.settings),
+            clock=self.clock,
+            metrics=self.metrics,
+            told=self.told,
+        )
+
+    async def _watch(self, app: WorkerApp) -> None:
+        """Keep the metrics fresh until the end."""
+        while not self._stop.is_set() and app.crash_reason is None:
+            try:
+                async with asyncio.timeout(_METRICS_S):
+                    await self._stop.wait()
+            except TimeoutError:
+                self._measure(app)
+
+    def _measure(self, app: WorkerApp) -> None:
+        ends = {
+            tp.partition: end
+            for tp, end in app.monitor.tp_end_offsets.items()
+            if tp.topic == app.topics_named.turns and end is not None
+        }
+        folded = {
+            number: partition.folded[0]
+            for number, partition in app.partitions.items()
+            if partition.folded is not None
+        }
+        self.metrics.partitions(folded, ends)
+
+    async def _end(self, app: WorkerApp) -> None:
+        """Stop in bounded time; what is not done by then is done again elsewhere."""
+        try:
+            async with asyncio.timeout(SHUTDOWN_S):
+                if app.crash_reason is None:
+                    await app.checkpointer.drain(DRAIN_S)
+                    await app.consumer.commit()
+                await app.checkpointer.close()
+                await app.stop()
+        except TimeoutError:
+            _log.warning("worker.stop_given_up", seconds=SHUTDOWN_S)
+        except Exception as error:  # noqa: BLE001 - it ends, whatever is wrong
+            _log.warning("worker.stop_failed", why=repr(error))
+        app.close_partitions()
+
+
+def _why(reason: BaseException) -> TurnstateError:
+    if isinstance(reason, TurnstateError):
+        return reason
+    if isinstance(reason, KafkaError):
+        return _gone(reason)
+    return UnavailableError(
+        f"the worker stopped: {reason!r}",
+        hint="restart it; if it comes again, report it with this line",
+        code="worker_failed",
+    )
+
+
+def _gone(error: BaseException) -> UnavailableError:
+    return UnavailableError(
+        f"Kafka did not answer in time: {error}",
+        field="kafka",
+        hint="restart the worker once the brokers are back; nothing is lost",
+        code="broker_away",
+    )
