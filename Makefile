@@ -15,7 +15,7 @@ ARGS ?=
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak sim bench check lint types imports wheel clean
+.PHONY: help demo test soak sim bench check lint types imports proto wheel clean
 
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-9s %s\n", $$1, $$2}'
@@ -47,6 +47,14 @@ types: $(VENV)/dev.stamp ## mypy and pyright, strict
 
 imports: $(VENV)/dev.stamp ## Import direction and purity
 	@$(BIN)/lint-imports --no-logo
+
+proto: $(VENV)/dev.stamp ## Write the protobuf code anew, after a change to turnstate.proto
+	@$(BIN)/python -m venv $(VENV)/protoc
+	@$(VENV)/protoc/bin/python -m pip install -q --upgrade 'pip>=25.1'
+	@$(VENV)/protoc/bin/python -m pip install -q --group proto
+	@$(VENV)/protoc/bin/python -m grpc_tools.protoc -I .importroot \
+	  --python_out=.importroot --pyi_out=.importroot \
+	  turnstate/schemas/wire/proto/turnstate.proto
 
 wheel: $(VENV)/dev.stamp ## Build the wheel into dist/, look into it, install it elsewhere
 	@WHEEL_DIR=dist $(PYTEST) -m "" tests/packaging
@@ -87,5 +95,5 @@ $(VENV)/base.stamp: pyproject.toml
 # --group needs pip 25.1.
 $(VENV)/dev.stamp: $(VENV)/base.stamp
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -q --group dev
+	@$(BIN)/python -m pip install -q -e '.[cluster]' --group dev
 	@touch $@

@@ -35,7 +35,7 @@ def every_key(store: WarmStore, prefix: bytes, told: Told) -> Iterator[bytes]:
         yield key
     lost: set[bytes] = set()
     for table in (FRAMES, SEGMENTS, INDEX):
-        for key in _owners(store, table, told):
+        for key in owners(store, table, told):
             if key.startswith(prefix) and key not in seen:
                 lost.add(key)
     yield from sorted(lost)
@@ -48,9 +48,18 @@ def _heads(store: WarmStore, prefix: bytes, told: Told) -> Iterator[bytes]:
         told(HEADS, error)
 
 
-def _owners(store: WarmStore, table: str, told: Told) -> Iterator[bytes]:
-    """Yield the session of each run of rows; one seek a session."""
-    start = b""
+def owners(
+    store: WarmStore, table: str, told: Told, after: bytes = b""
+) -> Iterator[bytes]:
+    """Yield the session of each run of rows of a table; one seek a session.
+
+    Args:
+        store: The store.
+        table: Any but that of the heads.
+        told: Is told of a block that cannot be read; the walk ends there.
+        after: The session to go on after.
+    """
+    start = after_prefix(session_prefix(after)) if after else b""
     while True:
         try:
             found = next(store.rows(table, b"", start), None)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Itera
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.errors import InvalidInputError
@@ -18,6 +18,9 @@ from turnstate.streams.embedded.access import OpenStore, open_store
 from turnstate.streams.embedded.iterating import in_thread
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.settings import Settings
+
+if TYPE_CHECKING:
+    from turnstate.streams.kafka.cluster_reader import ClusterReader
 
 _T = TypeVar("_T")
 
@@ -31,7 +34,10 @@ THREADS: Final = 32
 def open(  # noqa: A001 - read as client.open
     data: str | Path | None = None, *, settings: Settings | None = None
 ) -> "Client":
-    """Open a store, whoever owns it.
+    """Open a store, whoever owns it; or read a cluster (profile `cluster`).
+
+    A cluster's workers answer what reads; turns go to it through
+    `streams.kafka.producer`.
 
     Args:
         data: Its folder; made if it is not there.
@@ -52,6 +58,11 @@ def open(  # noqa: A001 - read as client.open
     """
     if settings is None:
         settings = Settings() if data is None else Settings(data=Path(data))
+    if settings.profile == "cluster":
+        from turnstate.streams.kafka.cluster_reader import ClusterReader
+        from turnstate.streams.kafka.cluster_settings import ClusterSettings
+
+        return Client(ClusterReader(ClusterSettings.load(settings.data)))
     return Client(open_store(settings))
 
 
@@ -65,7 +76,7 @@ class Client:
         store: An open store; closed with the client.
     """
 
-    def __init__(self, store: OpenStore) -> None:
+    def __init__(self, store: "OpenStore | ClusterReader") -> None:
         self.store = store
 
     def close(self) -> None:

@@ -118,10 +118,13 @@ def _mark(pid: int) -> str | None:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except (FileNotFoundError, ProcessLookupError):
         return None if Path("/proc/self/stat").exists() else _mark_by_ps(pid)
-    # The name in parentheses may hold anything; the state follows it, and the
-    # ticks since boot at which it began are the 20th field after that one.
+    # The name in parentheses may hold anything; the state comes after it.
     fields = status.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else f"{boot.strip()}:{fields[19]}"
+    state, threads, ticks_since_boot = fields[0], int(fields[17]), fields[19]
+    # A killed process is a zombie as soon as its first thread has ended; while
+    # others have not, its ports and files are still held.
+    ended = state in "ZX" and threads <= 1
+    return None if ended else f"{boot.strip()}:{ticks_since_boot}"
 
 
 def _mark_by_ps(pid: int) -> str | None:

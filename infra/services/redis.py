@@ -41,7 +41,7 @@ class RedisServer(Server):
             [
                 str(programs.redis()),
                 *("--bind", HOST, "--port", str(ports["redis"])),
-                *("--dir", str(self.folder.data)),
+                *("--dir", self.folder.data.name),
                 *("--appendonly", "yes", "--save", ""),
             ],
             os.environ,

@@ -66,10 +66,13 @@ class S3Server(Server):
         ]
 
     def _data(self, kind: str) -> str:
-        """Return the folder of this kind of server: none reads another's data."""
+        """Return the folder of this kind of server: none reads another's data.
+
+        It is relative: SeaweedFS takes a comma in a path for the end of it.
+        """
         folder = self.folder.data / kind
         folder.mkdir(parents=True, exist_ok=True)
-        return str(folder)
+        return str(folder.relative_to(self.folder.path))
 
     def _seaweedfs(self, program: Path, ports: Mapping[str, int]) -> Command:
         numbers = [f"-{name}.port={port}" for name, port in ports.items()]

@@ -12,7 +12,7 @@ from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.wire.proto import turnstate_pb2
 from turnstate.schemas.wire.scan import dotted
 
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, LENGTH, FIXED32 = _WIRE_TYPES = (0, 1, 2, 5)
 """Wire types; groups (3 and 4) are in no message of ours."""
 
 _FIXED_BYTES: Final = {FIXED64: 8, FIXED32: 4}
@@ -117,7 +117,7 @@ class _Walk:
             if tag > 127:
                 tag, at = self._varint(start, end)
             field = shape.get(tag >> 3)
-            if field is None:
+            if field is None or tag & 7 not in _WIRE_TYPES:
                 at = self._unknown(start, tag, at, end, top=top)
                 continue
             step, wire, kind, repeated, slot, inner = field
@@ -203,7 +203,7 @@ class _Walk:
     def _unknown(self, start: int, tag: int, at: int, end: int, *, top: bool) -> int:
         """Put a field of a newer producer aside; return the place behind it."""
         number, wire = tag >> 3, tag & 7
-        if not 0 < number <= _NUMBER_MAX or wire not in (VARINT, FIXED64, 2, FIXED32):
+        if not 0 < number <= _NUMBER_MAX or wire not in _WIRE_TYPES:
             self._refuse(f"is no protobuf at byte {start}", "not_protobuf", _HINT)
         self.path.append(f"#{number}")
         if not top:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from turnstate.schemas.draft import Draft
+from turnstate.schemas.ids import SessionName
 from turnstate.schemas.wire.json import draft_from_json
 
 PROTOBUF_TYPE: Final = "application/x-protobuf"
@@ -82,8 +83,10 @@ def session_key_in(raw: bytes) -> bytes | None:
     end = _end_of(raw, start, 0x1A)
     if not 0 < start < end:
         return None
-    tenant, session = raw[2:start], raw[start + 2 : end]
-    return len(tenant).to_bytes(2, "big") + tenant + session
+    try:
+        return SessionName(raw[2:start].decode(), raw[start + 2 : end].decode()).key()
+    except UnicodeDecodeError:
+        return None
 
 
 def _end_of(raw: bytes, at: int, tag: int) -> int:

@@ -8,6 +8,7 @@ import msgspec
 from turnstate.schemas.errors import CorruptDataError, UnknownVersionError
 from turnstate.schemas.ids import turn_id_hash
 from turnstate.schemas.operation import Op
+from turnstate.storage.frames.chain import link_of
 from turnstate.storage.seal import Sealed, ids_named
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.rocksdb import Batch, WarmStore
@@ -30,8 +31,14 @@ RECORD_VERSION: Final = 1
 FRAME_KIND: Final = b"F"
 SEGMENT_KIND: Final = b"S"
 ERASE_KIND: Final = b"E"
-MARK_KEY: Final = b"M"
-"""Key of the record that says up to where a partition is folded."""
+OWNER_KIND: Final = b"O"
+"""An owner begins: what an earlier one writes behind this record is void."""
+
+MARK_KIND: Final = b"M"
+"""Up to where an owner has folded the log; its record is written over."""
+
+_LINK_BYTES: Final = 8
+"""Of a frame's chain link, enough to tell two owners' frames of a version apart."""
 
 POSITION_KEY: Final = b"position"
 """Row of the store: offset and index of the log that were folded last."""
@@ -52,6 +59,10 @@ class Epoch(NamedTuple):
     number: int
     generation: int
 
+    def key(self, kind: bytes) -> bytes:
+        """Return the key of a record that each owner has one of."""
+        return kind + self.number.to_bytes(8, "big") + self.generation.to_bytes(8, "big")
+
 
 class RowRecord(NamedTuple):
     """A record of a changelog: its key, and its value or None for a tombstone."""
@@ -62,7 +73,7 @@ class RowRecord(NamedTuple):
 
 class _Wire(msgspec.Struct, array_like=True, frozen=True, gc=False):
     version: int
-    epoch: tuple[int, int]
+    epoch: Epoch
     rows: list[tuple[int, int, bytes, bytes]]
 
 
@@ -74,19 +85,28 @@ class ChangelogBatch(Batch):
     """A batch that also says what it writes, one record a session.
 
     All rows of a change travel in one record, the head among them, so any
-    beginning of a changelog is a state in which every session is whole. The
-    key names session and version and is never used for anything else: a
-    record of an owner that was replaced cannot take the place of a newer one
-    when the topic is compacted.
+    beginning of a changelog is a state in which every session is whole.
+
+    An owner that was replaced may not know it yet, and readers leave out what
+    it writes; compaction does not, it keeps the last record of a key. So a key
+    names session, version and the chain link of what the record brings, which
+    no other owner's record has, or the owner itself. For the same reason the
+    tombstones of a seal are apart: they are sent once it is known that the
+    seal is an owner's.
 
     Args:
         store: The partition's store.
         epoch: Of the owner.
+
+    Attributes:
+        records: To send, in order.
+        tombstones: To send after those, by who is certainly the owner still.
     """
 
     def __init__(self, store: WarmStore, epoch: Epoch) -> None:
         super().__init__(store.handles, store.log_name)
         self.records: list[RowRecord] = []
+        self.tombstones: list[RowRecord] = []
         self._store = store
         self._epoch = epoch
         self._rows: list[tuple[int, int, bytes, bytes]] = []
@@ -113,36 +133,50 @@ class ChangelogBatch(Batch):
     def stage(self, change: SessionChange) -> None:
         """Put in one session's change, and its record."""
         super().stage(change)
-        prefix = life_prefix(change.key, change.after.head.incarnation)
-        kind = FRAME_KIND
+        after = change.after
+        prefix = life_prefix(change.key, after.head.incarnation)
+        ranges: list[tuple[int, int, bytes, bytes]] = []
         if change.erased:
-            kind = ERASE_KIND
             self._bury(change.key)
-        self._end(kind + version_key(prefix, change.after.head.version))
+            ranges = [row for row in self._rows if row[0] == _DELETE_RANGE]
+        if change.frame is not None:
+            # What came after an erase goes with a seal; the erase stays.
+            self._rows = [row for row in self._rows if row[0] != _DELETE_RANGE]
+            at = version_key(prefix, after.head.version)
+            self._end(_key(FRAME_KIND, at, after.link))
+            self._rows = ranges
+        if change.erased:
+            self._end(ERASE_KIND + prefix + self._epoch.key(b""))
 
     def stage_seal(self, sealed: Sealed) -> None:
-        """Put in a seal: tombstones for what it replaces, one record for the rest.
+        """Put in a seal: one record, and tombstones for what it replaces.
 
         The index entries of the sealed turns go along: their own records end
         with the frames.
         """
         super().stage_seal(sealed)
-        prefix = life_prefix(sealed.key, sealed.after.head.incarnation)
+        after = sealed.after
+        prefix = life_prefix(sealed.key, after.head.incarnation)
         for version in sealed.replaced:
-            at = FRAME_KIND + version_key(prefix, version)
-            self.records.append(RowRecord(at, None))
+            at = version_key(prefix, version)
+            frame = self._store.get(FRAMES, at)
+            if frame is not None:
+                self.tombstones.append(
+                    RowRecord(_key(FRAME_KIND, at, link_of(frame)), None)
+                )
         for key, row in self._entries(sealed, prefix):
             self._rows.append((_PUT, _PLACE[INDEX], key, row))
-        self._end(SEGMENT_KIND + version_key(prefix, sealed.after.sealed_version))
+        at = version_key(prefix, after.sealed_version)
+        self._end(_key(SEGMENT_KIND, at, after.segment_link))
 
     def mark(self, offset: int, index: int) -> None:
         """Say up to where the log is folded."""
         row = _encode((offset, index))
         self.put(META, POSITION_KEY, row)
-        self._end(MARK_KEY)
+        self._end(self._epoch.key(MARK_KIND))
 
     def _end(self, key: bytes) -> None:
-        wire = _Wire(RECORD_VERSION, tuple(self._epoch), self._rows)
+        wire = _Wire(RECORD_VERSION, self._epoch, self._rows)
         self.records.append(RowRecord(key, _encode(wire)))
         self._rows = []
 
@@ -150,8 +184,8 @@ class ChangelogBatch(Batch):
         """Add tombstones for every record that an erased session has."""
         prefix = session_prefix(key)
         for kind, table in ((FRAME_KIND, FRAMES), (SEGMENT_KIND, SEGMENTS)):
-            for at, _ in self._store.rows(table, prefix):
-                self.records.append(RowRecord(kind + at, None))
+            for at, row in self._store.rows(table, prefix):
+                self.records.append(RowRecord(_key(kind, at, link_of(row)), None))
 
     def _entries(self, sealed: Sealed, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the index rows that came with the frames which a seal replaces."""
@@ -166,6 +200,20 @@ class ChangelogBatch(Batch):
                     yield at, row
             if op.body.op in ("edit", "redact"):
                 yield aside_key(prefix, version), b""
+
+
+def owner_record(epoch: Epoch) -> RowRecord:
+    """Return the first record of an owner, behind which earlier ones are void.
+
+    It is never written over: as long as it stands, whatever an earlier owner
+    wrote behind it can be told apart, however the topic is compacted.
+    """
+    wire = _Wire(RECORD_VERSION, epoch, [])
+    return RowRecord(epoch.key(OWNER_KIND), _encode(wire))
+
+
+def _key(kind: bytes, at: bytes, link: bytes) -> bytes:
+    return kind + at + link[:_LINK_BYTES]
 
 
 class ChangelogReader:
@@ -201,11 +249,10 @@ class ChangelogReader:
                 f"the changelog has records of version {wire.version}",
                 hint="use a newer turnstate",
             )
-        epoch = Epoch(*wire.epoch)
-        if epoch < self.epoch:
+        if wire.epoch < self.epoch:
             self.stale += 1
             return
-        self.epoch = epoch
+        self.epoch = wire.epoch
         for how, place, key, row in wire.rows:
             if how == _PUT:
                 batch.put(_TABLES[place], key, row)

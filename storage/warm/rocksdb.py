@@ -16,10 +16,7 @@ from rocksdict import (
 )
 
 from turnstate.schemas.dialogue.turn_index import IdEntry
-from turnstate.schemas.errors import (
-    FencedError,
-    UnknownVersionError,
-)
+from turnstate.schemas.errors import FencedError, UnknownVersionError
 from turnstate.schemas.ids import turn_id_hash
 from turnstate.storage.seal import Sealed
 from turnstate.storage.stored_head import (

@@ -26,7 +26,7 @@ SESSIONS: Final = {"small": 60, "large": 10_000}
 _CALIBRATED: Final = 20_000
 
 STAGES: Final[Sequence[tuple[str, Any, str]]] = (
-    ("decode and check", agent, "draft_from_json"),
+    ("decode and check", agent, "draft_from_bytes"),
     ("stamp and fold", agent, "plain_outcome"),
     ("the step, where a turn is not usual", agent, "session_step"),
     ("fold, in the step and in seals", Fold, "add"),

@@ -35,7 +35,7 @@ def bench(
     from turnstate.streams.cli.progress import bar
     from turnstate.streams.process import tune_garbage_collector
 
-    settings_of(data, profile)
+    settings_of(data, profile, what="bench")
     if size not in ("small", "large"):
         raise InvalidInputError(
             f"the size {size!r} is not known", field="size", hint="small or large"

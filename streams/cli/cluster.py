@@ -14,7 +14,7 @@ from turnstate.schemas.errors import (
     TurnstateError,
     UnavailableError,
 )
-from turnstate.streams.cli.options import Data, Json
+from turnstate.streams.cli.options import Data, Json, Profile
 from turnstate.streams.cli.render import Table, answer, error_lines, note
 
 FOLDER_NAME: Final = "cluster"
@@ -43,6 +43,7 @@ def up(
     without: Without = "",
     docker: Docker = False,
     data: Data = None,
+    profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Start Kafka, Redis and S3 on loopback, and create the topics.
@@ -55,7 +56,7 @@ def up(
     from turnstate.streams.cli.cluster_file import check_ours, write_connections
 
     names = _wanted(without)
-    folder = _data_folder(data)
+    folder = _data_folder(data, profile)
     check_ours(folder)
     if "kafka" in names and not are_fetched():
         note("the first start fetches Kafka: 43 MB, about half a minute")
@@ -81,35 +82,30 @@ def up(
     _show(reports, as_json, [*failures, *([failure] if failure else [])], topics)
 
 
-def down(data: Data = None, as_json: Json = False) -> None:
+def down(data: Data = None, profile: Profile = None, as_json: Json = False) -> None:
     """End the services; what they hold stays for the next start."""
     from turnstate.infra.services.launcher import cluster_in
 
+    folder = _data_folder(data, profile) / FOLDER_NAME
     try:
-        _show(cluster_in(_data_folder(data) / FOLDER_NAME).down(), as_json)
+        _show(cluster_in(folder).down(), as_json)
     except ServiceError as error:
         raise _told(error) from error
 
 
-def status(data: Data = None, as_json: Json = False) -> None:
+def status(data: Data = None, profile: Profile = None, as_json: Json = False) -> None:
     """Show what each service does, and where it is."""
     from turnstate.infra.services.launcher import cluster_in
 
-    _show(cluster_in(_data_folder(data) / FOLDER_NAME).status(), as_json)
+    folder = _data_folder(data, profile) / FOLDER_NAME
+    _show(cluster_in(folder).status(), as_json)
 
 
-def _data_folder(data: str | None) -> Path:
-    from turnstate.streams.settings import Settings
+def _data_folder(data: str | None, profile: str | None) -> Path:
+    from turnstate.streams.cli.doors import settings_of
 
-    if data == "":
-        raise InvalidInputError(
-            "--data is empty", field="data", hint="give a name, or leave it out"
-        )
-    # Whatever the profile: the services are for the cluster.
-    return Settings.from_env(
-        {**os.environ, "TURNSTATE_PROFILE": ""},
-        data=None if data is None else Path(data),
-    ).data
+    # The services are for the cluster, whatever the profile says.
+    return settings_of(data, profile, may_cluster=True).data
 
 
 def _wanted(without: str) -> list[str]:

@@ -14,7 +14,8 @@ def demo(data: Data = None, profile: Profile = None, as_json: Json = False) -> N
     from turnstate.streams.cli.doors import settings_of
     from turnstate.streams.cli.showing import demo_blocks, run_demo
 
-    document = run_demo(None if data is None else settings_of(data, profile))
+    settings = None if data is None else settings_of(data, profile, what="demo")
+    document = run_demo(settings)
     answer(document, as_json, demo_blocks(document))
     if not document["holds"]:
         raise typer.Exit(1)

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,23 @@ from turnstate.streams.settings import Settings
 
 
 def settings_of(
-    data: str | None, profile: str | None, *, may_cluster: bool = False
+    data: str | None,
+    profile: str | None,
+    *,
+    may_cluster: bool = False,
+    what: str = "this command",
 ) -> Settings:
     """Return the settings of the environment and of a command's options.
 
+    Args:
+        data: The folder that was named.
+        profile: The profile that was named.
+        may_cluster: Whether the command can work on a cluster.
+        what: The command, as its error names it.
+
     Raises:
         InvalidInputError: a value is out of range, or a name is empty.
-        UnavailableError: the cluster is asked for, which this build lacks.
+        UnavailableError: the cluster is asked for, and the command cannot.
     """
     for name, value in (("data", data), ("profile", profile)):
         if value == "":
@@ -34,22 +45,66 @@ def settings_of(
     )
     if settings.profile == "cluster" and not may_cluster:
         raise UnavailableError(
-            "the cluster profile is not part of this version",
+            f"{what} does not work on a cluster",
             field="profile",
             hint="leave --profile and TURNSTATE_PROFILE out to run embedded",
         )
     return settings
 
 
+def cluster_of(data: str | None, profile: str | None) -> Any:
+    """Return the settings of the cluster that a command is to work on.
+
+    Raises:
+        InvalidInputError: a setting is wrong; it is named.
+        UnavailableError: the libraries of the cluster are not installed.
+    """
+    if find_spec("aiokafka") is None:
+        raise UnavailableError(
+            "aiokafka is not installed",
+            field="profile",
+            hint="pip install 'turnstate[cluster]'",
+        )
+    from turnstate.streams.kafka.cluster_settings import ClusterSettings
+
+    log_to_stderr()
+    # It logs every try of what our errors sum up.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    settings = settings_of(data, profile, may_cluster=True)
+    return ClusterSettings.load(settings.data)
+
+
 @contextmanager
-def opened_store(data: str | None, profile: str | None) -> Generator[Any]:
+def opened_store(
+    data: str | None, profile: str | None, *, what: str = "this command"
+) -> Generator[Any]:
     """Give the store of a folder, through its owner where another process has it.
 
     Raises:
-        UnavailableError: its owner does not answer.
+        UnavailableError: its owner does not answer; or a cluster is asked for,
+            on which the command, `what`, does not work.
     """
-    with store_of(settings_of(data, profile)) as store:
+    with store_of(settings_of(data, profile, what=what)) as store:
         yield store
+
+
+@contextmanager
+def opened_reader(data: str | None, profile: str | None) -> Generator[Any]:
+    """Give what answers reads: the store of a folder, or a cluster's workers.
+
+    Raises:
+        UnavailableError: the owner, or the cluster, does not answer.
+    """
+    settings = settings_of(data, profile, may_cluster=True)
+    if settings.profile != "cluster":
+        with store_of(settings) as store:
+            yield store
+        return
+    cluster = cluster_of(data, profile)
+    from turnstate.streams.kafka.cluster_reader import ClusterReader
+
+    with ClusterReader(cluster) as reader:
+        yield reader
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """The commands on what was refused: dead-letters list, show, redrive, discard."""
 
-from typing import Annotated
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
 
@@ -20,9 +22,7 @@ Raw = Annotated[
 
 def list_(data: Data = None, profile: Profile = None, as_json: Json = False) -> None:
     """List what was refused, oldest first, with the reason and the field."""
-    from turnstate.streams.cli.doors import opened_store
-
-    with opened_store(data, profile) as store:
+    with _letters(data, profile) as store:
         document = store.dead_letters()
     columns = ("id", "reason", "field", "offset", "time", "message")
     rows = [[row.get(name) for name in columns] for row in document["dead_letters"]]
@@ -37,14 +37,13 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one dead letter, or with --raw its original bytes."""
-    from turnstate.streams.cli.doors import opened_store
     from turnstate.streams.embedded.letters import letter_document
 
     if raw and as_json:
         raise InvalidInputError(
             "--raw and --json exclude each other", field="raw", hint="give one"
         )
-    with opened_store(data, profile) as store:
+    with _letters(data, profile) as store:
         letter = store.dead_letter(letter_id)
     if raw:
         write(letter.raw)
@@ -62,10 +61,8 @@ def redrive(
     as_json: Json = False,
 ) -> None:
     """Send dead letters again as they came, once what was wrong is mended."""
-    from turnstate.streams.cli.doors import opened_store
-
     chosen = _chosen(ids, everything)
-    with opened_store(data, profile) as store:
+    with _letters(data, profile) as store:
         document = store.redrive(chosen)
     answer(document, as_json, [Pairs("redriven", document.items())])
 
@@ -78,14 +75,28 @@ def discard(
     as_json: Json = False,
 ) -> None:
     """Remove dead letters for good."""
-    from turnstate.streams.cli.doors import opened_store
-
     chosen = _chosen(ids, everything)
-    with opened_store(data, profile) as store:
+    with _letters(data, profile) as store:
         if chosen is None:
             chosen = [row["id"] for row in store.dead_letters()["dead_letters"]]
         document = store.discard(chosen)
     answer(document, as_json, [Pairs("discarded", document.items())])
+
+
+@contextmanager
+def _letters(data: str | None, profile: str | None) -> Generator[Any]:
+    """Give what has the letters: the store of a folder, or the topic of a cluster."""
+    from turnstate.streams.cli import doors
+
+    settings = doors.settings_of(data, profile, may_cluster=True)
+    if settings.profile == "cluster":
+        cluster = doors.cluster_of(data, profile)
+        from turnstate.streams.kafka.dead_letters import ClusterLetters
+
+        yield ClusterLetters(cluster)
+        return
+    with doors.store_of(settings) as store:
+        yield store
 
 
 def _chosen(ids: list[str] | None, everything: bool) -> list[str] | None:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import typer
 
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
-from turnstate.streams.cli import cluster
+from turnstate.streams.cli import cluster, topics
 from turnstate.streams.cli.bench import bench
 from turnstate.streams.cli.demo import demo
 from turnstate.streams.cli.letters import discard, list_, redrive, show
@@ -119,6 +119,9 @@ COMMANDS: Final = (
         [
             "turnstate replay monday.tsrec --against .turnstate",
             "turnstate replay monday.tsrec --shuffle 7",
+            "turnstate replay kafka: --against cluster",
+            "turnstate replay kafka: --from 2024-05-01T00:00:00Z --record may.tsrec",
+            "turnstate replay kafka: --group next --against cluster",
         ],
     ),
     _Entry("settings", settings, _KEEP, ["turnstate settings"]),
@@ -152,6 +155,11 @@ CLUSTER_COMMANDS: Final = (
     _Entry("status", cluster.status, "", ["turnstate cluster status --json"]),
 )
 
+TOPIC_COMMANDS: Final = (
+    _Entry("create", topics.create, "", ["turnstate topics create"]),
+    _Entry("check", topics.check, "", ["turnstate topics check --json"]),
+)
+
 
 class _Group(NamedTuple):
     """Commands under a name of their own."""
@@ -174,6 +182,12 @@ GROUPS: Final = (
         "Start Kafka, Redis and S3 on this machine, end them, look at them.",
         _CLUSTER,
         CLUSTER_COMMANDS,
+    ),
+    _Group(
+        "topics",
+        "Create the topics of Kafka; check that they are as they should be.",
+        _CLUSTER,
+        TOPIC_COMMANDS,
     ),
 )
 

@@ -37,7 +37,7 @@ def rollback(
     from turnstate.streams.cli.doors import opened_store
     from turnstate.streams.documents import answer_document
 
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="rollback") as store:
         done = store.rollback(tenant, session, version, branch)
     document = answer_document(done)
     answer(document, as_json, [Pairs("rolled back", document.items())])
@@ -74,7 +74,7 @@ def fork(
         raise InvalidInputError(
             "--version and --turn say two places", field="turn", hint="give one"
         )
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="fork") as store:
         done = store.fork(tenant, session, branch, version=version, turn=turn)
     document = answer_document(done)
     answer(document, as_json, [Pairs("forked", document.items())])
@@ -107,7 +107,7 @@ def end(
 
     if to is not None:
         checked_id(to, "to")
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="end") as store:
         done = store.end(tenant, session, branch=branch, to=to)
     document = answer_document(done)
     answer(document, as_json, [Pairs("ended", document.items())])
@@ -157,6 +157,6 @@ def erase(
             hint="give --session S or --user U",
         )
     checked_id(session if user is None else user, "session" if user is None else "user")
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="erase") as store:
         document = store.erase(tenant, session=session, user=user, dry_run=dry_run)
     answer(document, as_json, [Pairs("erased", document.items())])

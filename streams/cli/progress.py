@@ -60,6 +60,34 @@ def publish_progress() -> Generator[Callable[[Any, BinaryIO], None]]:
         yield watch
 
 
+@contextmanager
+def restore_progress() -> Generator[Callable[[Any], None] | None]:
+    """Give what shows a restore of a worker, a bar each time; None unwatched."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    shown: list[tuple[Progress, Any]] = []
+
+    def end() -> None:
+        while shown:
+            shown.pop()[0].stop()
+
+    def told(restore: Any) -> None:
+        if not shown:
+            progress = _columns("{task.completed:,.0f} records")
+            progress.start()
+            shown.append((progress, progress.add_task("restore", total=None)))
+        progress, task = shown[0]
+        progress.update(task, completed=restore.done, total=restore.total)
+        if restore.done >= restore.total:
+            end()
+
+    try:
+        yield told
+    finally:
+        end()
+
+
 def _columns(count: str) -> Progress:
     return Progress(
         SpinnerColumn(),

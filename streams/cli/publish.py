@@ -1,6 +1,8 @@
 """The command `publish`: turns of files into the store."""
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -58,7 +60,6 @@ def publish(
     on. Publishing a file twice changes nothing: turns with an id are known.
     """
     from turnstate.replay.readers import FORMATS
-    from turnstate.streams.cli.doors import opened_store
     from turnstate.streams.cli.publishing import publish_files
 
     if format_name not in FORMATS:
@@ -71,7 +72,7 @@ def publish(
         raise InvalidInputError(
             "a FILE is empty", field="files", hint="name a file, or - for stdin"
         )
-    with opened_store(data, profile) as store, _progress() as watch:
+    with _door(data, profile, wait=not no_wait) as store, _progress() as watch:
         counts = publish_files(
             store, files, format_name, rate=rate, wait=not no_wait, watch=watch
         )
@@ -79,6 +80,28 @@ def publish(
     answer(document, as_json, [Pairs("published", document.items())])
     if strict and not counts.is_clean:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _door(data: str | None, profile: str | None, *, wait: bool) -> Generator[Any]:
+    """Give where the turns go: the store of a folder, or the topic of a cluster."""
+    from turnstate.streams.cli import doors
+
+    settings = doors.settings_of(data, profile, may_cluster=True)
+    if settings.profile != "cluster":
+        with doors.store_of(settings) as store:
+            yield store
+        return
+    from turnstate.streams.cli.progress import bar
+
+    cluster = doors.cluster_of(data, profile)
+    from turnstate.streams.kafka.publishing import ClusterDoor
+
+    with (
+        bar("folded") as folded,
+        ClusterDoor(cluster, wait=wait, progress=folded) as door,
+    ):
+        yield door
 
 
 def _progress() -> Any:

@@ -103,7 +103,8 @@ def publish_files(
     """Publish files in order; return once every turn is durable.
 
     Args:
-        store: Where to; the process that owns it, or a door to that one.
+        store: Where to; the process that owns it, or a door to that one, or to
+            a cluster, which settles the counts at the end.
         sources: Paths, `-` for standard input.
         format_name: What the lines are.
         rate: Lines read a second at most.
@@ -119,8 +120,9 @@ def publish_files(
                 pass
     start = time.monotonic()
     pace = _Pace(rate)
+    settle = getattr(store, "settle", None)
     with _submitter(store) as submit:
-        pump = _Pump(submit, wait=wait)
+        pump = _Pump(submit, wait=wait or settle is not None)
         for source in sources:
             with opened(source) as (file, name):
                 followed: Any = _Followed(file, pump.flush) if source == STDIN else file
@@ -129,6 +131,8 @@ def publish_files(
                     if pump.take(item) and watch is not None:
                         watch(pump.counts, file)
         pump.finish()
+    if settle is not None:
+        settle(pump.counts)
     pump.counts.seconds = time.monotonic() - start
     return pump.counts
 
@@ -267,6 +271,8 @@ def _submitter(store: Any) -> Any:
     """Return a context that gives how batches are handed over, in order."""
     if isinstance(store, EmbeddedStore):
         return nullcontext(_local(store))
+    if hasattr(store, "settle"):
+        return nullcontext(store.submit)
     return _Remote(store)
 
 

@@ -41,9 +41,9 @@ def state(
     as_json: Json = False,
 ) -> None:
     """Show the state of a session, now or at any version that it had."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
 
-    with opened_store(data, profile) as store:
+    with opened_reader(data, profile) as store:
         document = store.state(tenant, session, version=version, branch=branch)
     answer(document, as_json, _state_blocks(document))
 
@@ -111,9 +111,9 @@ def turns(
     as_json: Json = False,
 ) -> None:
     """List the turns of a branch in order; `next` says where to go on."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
 
-    with opened_store(data, profile) as store:
+    with opened_reader(data, profile) as store:
         document = store.turns(
             tenant, session, version=version, branch=branch, at=at, limit=limit
         )
@@ -130,9 +130,9 @@ def history(
     as_json: Json = False,
 ) -> None:
     """Show how a session is stored: one row a frame or segment."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
 
-    with opened_store(data, profile) as store:
+    with opened_reader(data, profile) as store:
         document = store.history(tenant, session)
     columns = ("from", "to", "time", "bytes", "raw_bytes", "codec", "kind")
     rows = [[row.get(name) for name in columns] for row in document["versions"]]
@@ -157,9 +157,9 @@ def context(
     as_json: Json = False,
 ) -> None:
     """Give the messages of a session that fit a model's token budget."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
 
-    with opened_store(data, profile) as store:
+    with opened_reader(data, profile) as store:
         document = store.context(
             tenant, session, budget_tokens=budget_tokens, branch=branch
         )
@@ -201,7 +201,7 @@ def sessions(
     as_json: Json = False,
 ) -> None:
     """List sessions, by tenant and name."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
 
     if tenant == "":
         raise InvalidInputError(
@@ -213,7 +213,7 @@ def sessions(
             field="tier",
             hint=f"one of {', '.join(TIERS)}",
         )
-    with opened_store(data, profile) as store:
+    with opened_reader(data, profile) as store:
         rows = list(store.sessions(tenant=tenant, tier=tier, prefix=prefix))
     columns = ("tenant", "session", "version", "turn_count", "tier", "digest")
     table = [[row[name] for name in columns] for row in rows]
@@ -247,9 +247,9 @@ def tail(
 
     With --json each line is a JSON document. Its token resumes after it.
     """
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
 
-    with opened_store(data, profile) as store:
+    with opened_reader(data, profile) as store:
         events = store.subscribe(tenant, session, token=token, follow=not no_follow)
         for event in events:
             if as_json:

@@ -44,7 +44,7 @@ def export(
             field="file",
             hint="name a file, or leave --json out",
         )
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="export") as store:
         document = export_to(file, store.export_items(tenant), force=force)
     if file == "-":
         note(", ".join(f"{name} {value}" for name, value in document.items()))
@@ -74,7 +74,7 @@ def import_(
     from turnstate.streams.cli.exporting import import_from
 
     _checked_file(file)
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="import") as store:
         document = import_from(file, store)
     answer(document, as_json, [Pairs("imported", document.items())])
 
@@ -83,15 +83,18 @@ Recording = Annotated[
     str,
     typer.Argument(
         metavar="RECORDING",
-        help="A recording, or JSON lines of turns, stamped or not; - is stdin.",
+        help="A recording, or JSON lines of turns, stamped or not; - is stdin."
+        " kafka: is the topic of turns of the cluster,"
+        " kafka://HOST:PORT/TOPIC?from=TIME&to=TIME any.",
     ),
 ]
 Against = Annotated[
     str | None,
     typer.Option(
         "--against",
-        metavar="DIR",
-        help="Compare with the store in this folder, which is only read.",
+        metavar="DIR|cluster",
+        help="Compare with the store in this folder, which is only read;"
+        " of Kafka also with stopped workers' stores, or with the live cluster.",
         show_default=False,
     ),
 ]
@@ -125,45 +128,115 @@ LineFormat = Annotated[
 ]
 
 
+FromTime = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Of Kafka: turns that were there at this time or later;"
+        " ISO 8601 with an offset, or milliseconds since 1970.",
+        show_default=False,
+    ),
+]
+ToTime = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="TIME",
+        help="Of Kafka: turns that were there before this time (default: now).",
+        show_default=False,
+    ),
+]
+FromOffset = Annotated[
+    str | None,
+    typer.Option(
+        "--from-offset",
+        metavar="P:N,…",
+        help="Of Kafka: first offset of partitions; others begin at the beginning.",
+        show_default=False,
+    ),
+]
+ToOffset = Annotated[
+    str | None,
+    typer.Option(
+        "--to-offset",
+        metavar="P:N,…",
+        help="Of Kafka: offset after the last; others end where they end now.",
+        show_default=False,
+    ),
+]
+ReplayRate = Annotated[
+    float | None,
+    typer.Option(
+        "--rate",
+        metavar="N",
+        help="Of Kafka: turns folded a second at most.",
+        show_default=False,
+    ),
+]
+Record = Annotated[
+    str | None,
+    typer.Option(
+        "--record",
+        metavar="FILE",
+        help="Of Kafka: write what was folded, stamps included, into a recording.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        metavar="NAME",
+        help="Of Kafka: fold into the state of this new group, beside the live one.",
+        show_default=False,
+    ),
+]
+
+
 def replay(
     recording: Recording,
     against: Against = None,
     shuffle: Shuffle = None,
     processes: Processes = None,
     format_name: LineFormat = "turns",
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    rate: ReplayRate = None,
+    record: Record = None,
+    force: Force = False,
+    group: Group = None,
     data: Data = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Fold a recording again and compare the digests; exit 1 if any differs.
+    """Fold a recording, or the log of Kafka, again and compare the digests.
 
-    With --shuffle and without --against, the shuffled order is compared with
-    the recorded one. Without either, it folds and says how fast.
+    Exits with 1 if any differs. With --shuffle and without --against, the
+    shuffled order is compared with the recorded one. Without either, it folds
+    and says how fast. A range of Kafka is a log of its own; with --against
+    its states are made on all turns before it, and compared as of its end.
+
+    --group makes topics of its own for a new group (deltas, dead letters,
+    state), folds all turns that there are now into them, and leaves the live
+    group alone; turnstate worker --group goes on from there.
     """
-    from turnstate.replay.readers import FORMATS
-    from turnstate.streams.cli.doors import settings_of
-    from turnstate.streams.cli.replaying import replay_report
+    from turnstate.streams.cli.replaying import ReplayOptions, report_for
 
     _checked_file(recording)
-    if format_name not in FORMATS:
-        raise InvalidInputError(
-            f"the format {format_name!r} is not known",
-            field="format",
-            hint=f"one of {', '.join(FORMATS)}",
-        )
-    if against == "":
-        raise InvalidInputError(
-            "--against is empty", field="against", hint="name the folder of a store"
-        )
-    settings = settings_of(data, profile)
-    report = replay_report(
-        recording,
-        settings,
-        against=against,
-        shuffle=shuffle,
-        processes=processes,
-        format_name=format_name,
-    )
+    of_kafka = {
+        "from": from_time,
+        "to": to_time,
+        "from-offset": from_offset,
+        "to-offset": to_offset,
+        "rate": rate,
+        "record": record,
+        "group": group,
+    }
+    options = ReplayOptions(of_kafka, against, shuffle, processes, format_name, force)
+    report = report_for(recording, options, data=data, profile=profile)
     if as_json:
         print_json(report.as_json())
     else:

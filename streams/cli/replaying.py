@@ -1,24 +1,122 @@
-"""Replay a recording and compare what comes of it with a store."""
+"""Replay a recording, or a topic, and compare what comes of it with a store."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnstate.replay.divergence import differing_field
 from turnstate.replay.engine import FoldedSession, fold_file, states_of
-from turnstate.replay.readers import Format
+from turnstate.replay.readers import FORMATS, Format
 from turnstate.replay.recording import RecordedItem, RecordedOperation
 from turnstate.replay.recording_lines import replay_items
 from turnstate.replay.report import ReplayReport
 from turnstate.schemas.dialogue.state import DialogueState
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
-from turnstate.streams.cli.doors import store_of
+from turnstate.streams.cli.doors import cluster_of, settings_of, store_of
 from turnstate.streams.embedded.store import STORE_FOLDER, graph_of
 from turnstate.streams.settings import Settings
+
+
+class ReplayOptions(NamedTuple):
+    """The options of `replay`, as they were typed.
+
+    Attributes:
+        of_kafka: Option → value of those that only the log of Kafka has.
+        against: What to compare with.
+        shuffle: A seed for another order.
+        processes: How many share the work.
+        format_name: What lines are, where it is no binary recording.
+        force: Write over a recording that is there.
+    """
+
+    of_kafka: Mapping[str, Any]
+    against: str | None
+    shuffle: int | None
+    processes: int | None
+    format_name: str
+    force: bool
+
+
+def report_for(
+    recording: str, options: ReplayOptions, *, data: str | None, profile: str | None
+) -> ReplayReport:
+    """Replay a file, or a topic where an address of one is given.
+
+    Raises:
+        InvalidInputError: an option is wrong, or is for the other.
+        CorruptDataError: the recording is damaged.
+        UnavailableError: no broker answers, or turns of the range were deleted.
+    """
+    if options.against == "":
+        raise InvalidInputError(
+            "--against is empty", field="against", hint="name the folder of a store"
+        )
+    report = _topic_report if recording.startswith("kafka:") else _file_report
+    return report(recording, options, data, profile)
+
+
+def _file_report(
+    recording: str, options: ReplayOptions, data: str | None, profile: str | None
+) -> ReplayReport:
+    given = {**options.of_kafka, "force": options.force or None}
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidInputError(
+                f"--{name} is for the log of Kafka, {recording} is a file",
+                field=name,
+                hint="name kafka: or kafka://HOST:PORT/TOPIC",
+            )
+    if options.format_name not in FORMATS:
+        raise InvalidInputError(
+            f"the format {options.format_name!r} is not known",
+            field="format",
+            hint=f"one of {', '.join(FORMATS)}",
+        )
+    return replay_report(
+        recording,
+        settings_of(data, profile),
+        against=options.against,
+        shuffle=options.shuffle,
+        processes=options.processes,
+        format_name=options.format_name,
+    )
+
+
+def _topic_report(
+    address: str, options: ReplayOptions, data: str | None, profile: str | None
+) -> ReplayReport:
+    if options.format_name != "turns":
+        raise InvalidInputError(
+            "--format is for lines of a file",
+            field="format",
+            hint="the log says itself what each record is",
+        )
+    cluster = cluster_of(data, profile)
+    from turnstate.streams.cli.topic_replay import TopicReplay
+    from turnstate.streams.kafka.replay_range import RangeWords, source_of
+
+    given = options.of_kafka
+    words = RangeWords(
+        from_offset=given["from-offset"],
+        to_offset=given["to-offset"],
+        from_time=given["from"],
+        to_time=given["to"],
+    )
+    return TopicReplay(
+        source_of(address, cluster, words),
+        settings_of(data, profile, may_cluster=True),
+        against=options.against,
+        record=given["record"],
+        force=options.force,
+        rate=given["rate"],
+        group=given["group"],
+        shuffle=options.shuffle,
+        processes=options.processes,
+    ).run()
 
 
 def replay_report(

@@ -11,9 +11,9 @@ from turnstate.streams.cli.render import Block, Pairs, Table, answer
 
 def stats(data: Data = None, profile: Profile = None, as_json: Json = False) -> None:
     """Show totals: sessions, turns, bytes of text, log and state, tiers."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
 
-    with opened_store(data, profile) as store:
+    with opened_reader(data, profile) as store:
         document = store.stats()
     answer(document, as_json, [Pairs("stats", document.items())])
 
@@ -32,7 +32,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check every checksum and chain link, fold again, compare; exit 5 if one fails."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_reader
     from turnstate.streams.cli.progress import bar
 
     _named(tenant)
@@ -46,7 +46,7 @@ def verify(
     if rebuild:
         _rebuild(data, profile, as_json)
         return
-    with opened_store(data, profile) as store, bar("verify") as step:
+    with opened_reader(data, profile) as store, bar("verify") as step:
         document = store.verify(tenant=tenant, progress=step)
     _show_checked("verified", document, as_json)
 
@@ -56,7 +56,7 @@ def _repair(
 ) -> None:
     from turnstate.streams.cli.doors import opened_store
 
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="verify --repair") as store:
         document = store.repair(tenant=tenant)
     _show_checked("repaired", document, as_json)
 
@@ -67,7 +67,7 @@ def _rebuild(data: str | None, profile: str | None, as_json: bool) -> None:
     from turnstate.streams.embedded.rebuild_store import rebuild_store
     from turnstate.streams.embedded.store import STORE_FOLDER, graph_of
 
-    chosen = settings_of(data, profile)
+    chosen = settings_of(data, profile, what="verify --rebuild")
     document = rebuild_store(
         chosen, graph_of(chosen), SystemClock(), chosen.data / STORE_FOLDER
     )
@@ -104,7 +104,7 @@ def seal(
     from turnstate.streams.cli.doors import opened_store
 
     _named(tenant)
-    with opened_store(data, profile) as store:
+    with opened_store(data, profile, what="seal") as store:
         document = store.seal(tenant=tenant)
     answer(document, as_json, [Pairs("sealed", document.items())])
 
@@ -113,7 +113,7 @@ def settings(data: Data = None, profile: Profile = None, as_json: Json = False) 
     """Show each setting, its value and where the value comes from."""
     from turnstate.streams.cli.doors import settings_of
 
-    rows = settings_of(data, profile).rows()
+    rows = settings_of(data, profile, what="settings").rows()
     columns = ("name", "value", "source")
     table = [[row[name] for name in columns] for row in rows]
     answer({"settings": rows}, as_json, [Table("settings", columns, table)])

@@ -4,10 +4,11 @@ import time
 from typing import Final
 
 from turnstate.schemas.errors import UnavailableError
+from turnstate.streams.embedded.link import Link
 from turnstate.streams.embedded.messages import ConnectionLost
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.owner_card import read_card
-from turnstate.streams.embedded.remote import Link, RemoteStore
+from turnstate.streams.embedded.remote import OwnerLink, RemoteStore
 from turnstate.streams.settings import Settings
 
 OWNER_WAIT_S: Final = 10.0
@@ -59,7 +60,7 @@ def reach_owner(settings: Settings) -> OwnedStore | Link:
         card = read_card(settings.data)
         if card is not None:
             try:
-                return Link(card)
+                return OwnerLink(card)
             except ConnectionLost:
                 pass
         try:

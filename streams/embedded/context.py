@@ -1,20 +1,34 @@
 """The messages for a model out of a stored session, in the shape of design §13."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from turnstate.schemas.dialogue.context import context_turns, fit
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.operation import MAIN
 from turnstate.streams.documents import Document
 
-if TYPE_CHECKING:
-    from turnstate.streams.embedded.owner import OwnedStore
-
 _ALL_TURNS = 1 << 40
 
 
+class HasTurns(Protocol):
+    """Whoever lists the turns of a session."""
+
+    def turns(
+        self,
+        tenant: str,
+        session: str,
+        *,
+        version: int | None = None,
+        branch: str = MAIN,
+        at: int = 0,
+        limit: int = 1000,
+    ) -> Document:
+        """Return turns of a branch in order, a page of them."""
+        ...
+
+
 def context(
-    store: "OwnedStore",
+    store: HasTurns,
     tenant: str,
     session: str,
     *,

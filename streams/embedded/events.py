@@ -125,6 +125,14 @@ def _turn(op: Op, version: int, head: Head) -> Document:
 def _operation(
     store: WarmStore, key: bytes, op: Op, version: int, head: Head
 ) -> Document:
+    hidden = op.body.op == "edit" and (
+        op.dot in head.redacted or _target_is_redacted(store, key, op, head)
+    )
+    return operation_document(op, version, hidden=hidden)
+
+
+def operation_document(op: Op, version: int, *, hidden: bool) -> Document:
+    """Return an operation that is no turn; of a hidden edit not its text."""
     body = op.body
     document: dict[str, Any] = {
         "op": body.op,
@@ -140,7 +148,7 @@ def _operation(
         if value is not None:
             document[field] = value
     if body.op == "edit":
-        if op.dot in head.redacted or _target_is_redacted(store, key, op, head):
+        if hidden:
             document["redacted"] = True
             document["content"] = None
         elif body.parts is not None:

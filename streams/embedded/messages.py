@@ -1,6 +1,8 @@
 """Messages between the owner of a store and other processes: bytes and errors."""
 
 import socket
+import time
+from contextlib import suppress
 from struct import Struct
 from typing import Any, Final
 
@@ -55,6 +57,14 @@ def packed(message: object) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+def send_at_once(connection: socket.socket) -> None:
+    """Have TCP not wait for company: each side waits for the other's message."""
+    if connection.family != socket.AF_UNIX:
+        # One that is closed already refuses; whoever reads it next will see.
+        with suppress(OSError):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 def send(connection: socket.socket, data: bytes) -> None:
     """Send packed messages.
 
@@ -72,11 +82,26 @@ class Inbox:
 
     Args:
         connection: A connected stream socket.
+        bytes_max: A message that says it is longer ends the connection.
+        silence_s: How long to wait for a message to begin; without a limit the
+            socket's own timeout holds.
+        message_s: How long a message that began may take to come whole.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        *,
+        bytes_max: int = MESSAGE_BYTES_MAX,
+        silence_s: float | None = None,
+        message_s: float | None = None,
+    ) -> None:
         self._connection = connection
         self._data = bytearray()
+        self._bytes_max = bytes_max
+        self._silence_s = silence_s
+        self._message_s = message_s
+        self._whole_by: float | None = None
 
     def next(self) -> list[Any]:
         """Return the next message, waiting for it.
@@ -90,7 +115,7 @@ class Inbox:
             size = _LENGTH.size
             if len(data) >= size:
                 (length,) = _LENGTH.unpack_from(data)
-                if length > MESSAGE_BYTES_MAX:
+                if length > self._bytes_max:
                     raise ConnectionLost(f"a message says that it has {length} bytes")
                 size += length
                 if len(data) >= size:
@@ -101,9 +126,11 @@ class Inbox:
         except (msgspec.MsgspecError, ValueError) as error:
             raise ConnectionLost(f"a message cannot be read: {error}") from error
         del data[:size]
+        self._whole_by = None
         return list(message)
 
     def _read(self, size: int) -> None:
+        self._limit()
         try:
             more = self._connection.recv(min(max(65536, size), 1 << 20))
         except TimeoutError:
@@ -114,15 +141,34 @@ class Inbox:
             raise ConnectionLost("the other side has closed")
         self._data += more
 
+    def _limit(self) -> None:
+        """Set how long the next bytes may take, where there are limits."""
+        if self._message_s is None:
+            return
+        now = time.monotonic()
+        if not self._data:
+            self._connection.settimeout(self._silence_s)
+            return
+        if self._whole_by is None:
+            self._whole_by = now + self._message_s
+        if now >= self._whole_by:
+            raise ConnectionLost("a message has not come whole in time")
+        self._connection.settimeout(self._whole_by - now)
+
 
 def is_closed(connection: socket.socket) -> bool:
     """Say whether the other side has closed, without waiting or reading."""
+    # A socket with a timeout would wait for it, whatever the flags say.
+    timeout_s = connection.gettimeout()
     try:
-        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        connection.setblocking(False)
+        return not connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
         return False
     except OSError:
         return True
+    finally:
+        connection.settimeout(timeout_s)
 
 
 def error_parts(error: BaseException) -> list[str | None]:

@@ -38,10 +38,10 @@ def reach(
             return log.end > offset
 
     else:
-        place = _wanted_place(at_least)
+        place = wanted_place(at_least)
 
         def reached() -> bool:
-            return _reached(engine.head(key), place)
+            return has_reached(engine.head(key), place)
 
     deadline = time.monotonic() + timeout_ms / 1000
     while not reached():
@@ -62,13 +62,19 @@ def _nothing() -> None:
     """Do nothing in the owner's thread: what was committed is seen after it."""
 
 
-def _wanted_place(at_least: int | str) -> Place:
+def wanted_place(at_least: int | str) -> Place:
+    """Return how far a session has to be; a number is a version of any life.
+
+    Raises:
+        InvalidInputError: it is no token of a session.
+    """
     if isinstance(at_least, int):
         return Place(0, at_least)
     return session_place(at_least)
 
 
-def _reached(stored: StoredHead | None, wanted: Place) -> bool:
+def has_reached(stored: StoredHead | None, wanted: Place) -> bool:
+    """Say whether a session is as far as wanted."""
     if stored is None:
         return wanted.version == 0
     incarnation, version = Place(stored.head.incarnation, stored.head.version)

@@ -1,6 +1,5 @@
 """A store that another process owns: the same methods, through its socket."""
 
-import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,13 +13,9 @@ from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded import messages
-from turnstate.streams.embedded.messages import ConnectionLost, Inbox
-from turnstate.streams.embedded.methods import (
-    Method,
-    StoreCalls,
-    item_parts,
-    method_named,
-)
+from turnstate.streams.embedded.link import Link, NotRead, Stopped
+from turnstate.streams.embedded.messages import ConnectionLost
+from turnstate.streams.embedded.methods import Method, StoreCalls, method_named
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.owner_card import (
     OwnerCard,
@@ -29,9 +24,6 @@ from turnstate.streams.embedded.owner_card import (
 )
 from turnstate.streams.settings import Settings
 
-CONNECT_TIMEOUT_S: Final = 5.0
-"""An owner that has not said hello after so long hangs."""
-
 PUBLISH_BYTES_MAX: Final = 16 << 20
 """What one message of a long publish carries."""
 
@@ -39,15 +31,9 @@ _IDLE_LINKS_MAX: Final = 8
 _TRIES: Final = 4
 _LOOK_S: Final = 0.25
 
-Stopped = Callable[[], bool]
 
-
-class NotRead(Exception):
-    """The owner closed before it read the request: nothing was done."""
-
-
-class Link:
-    """One connection to an owner; one request at a time.
+class OwnerLink(Link):
+    """A connection to the owner of a data folder.
 
     Args:
         card: What the owner said of itself.
@@ -60,101 +46,7 @@ class Link:
     def __init__(self, card: OwnerCard) -> None:
         if card.protocol != messages.PROTOCOL:
             raise other_version(card.version, package_version())
-        self._number = 0
-        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._connection.settimeout(CONNECT_TIMEOUT_S)
-        self._inbox = Inbox(self._connection)
-        try:
-            self._connection.connect(card.socket)
-            self._hello()
-            self._connection.settimeout(None)
-        except TimeoutError as error:
-            self.close()
-            raise _hanging(card) from error
-        except OSError as error:
-            self.close()
-            raise ConnectionLost(str(error)) from error
-        except BaseException:
-            self.close()
-            raise
-
-    def _hello(self) -> None:
-        arguments = {
-            "protocol": messages.PROTOCOL,
-            "version": package_version(),
-            "pid": os.getpid(),
-        }
-        try:
-            self.begin(messages.HELLO, arguments)
-            ((protocol, version),) = list(self.rows())
-        except NotRead as error:
-            raise ConnectionLost(str(error)) from error
-        if protocol != messages.PROTOCOL:
-            raise other_version(version, package_version())
-
-    def begin(self, method: str, arguments: dict[str, Any]) -> None:
-        """Send a request.
-
-        Raises:
-            NotRead: the owner is gone; it has not read it.
-        """
-        self._number += 1
-        data = messages.packed([self._number, method, arguments])
-        try:
-            messages.send(self._connection, data)
-        except ConnectionLost as error:
-            raise NotRead(str(error)) from error
-
-    def give(self, items: Iterator[Any]) -> None:
-        """Stream the items that the request takes.
-
-        Raises:
-            ConnectionLost: the owner died.
-        """
-        for item in items:
-            parts = item_parts(item)
-            data = messages.packed([self._number, messages.ITEM, parts])
-            messages.send(self._connection, data)
-        end = messages.packed([self._number, messages.END, None])
-        messages.send(self._connection, end)
-
-    def rows(self, stopped: Stopped | None = None) -> Iterator[Any]:
-        """Yield what the owner answers, until it has answered or is to stop.
-
-        Raises:
-            NotRead: the owner closed without reading the request.
-            ConnectionLost: the owner died.
-            TurnstateError: what the owner raised.
-        """
-        while True:
-            try:
-                _, kind, parts = self._inbox.next()
-            except TimeoutError:
-                if stopped is None:
-                    raise
-                if stopped():
-                    return
-                continue
-            if kind == messages.ITEM:
-                yield parts
-            elif kind == messages.END:
-                return
-            elif kind == messages.CLOSING:
-                raise NotRead("the owner is closing")
-            else:
-                raise messages.error_of(parts)
-
-    def look_every(self, seconds: float | None) -> None:
-        """Wait for no message longer than this before asking whether to stop."""
-        self._connection.settimeout(seconds)
-
-    def is_lost(self) -> bool:
-        """Say whether the owner has hung up meanwhile."""
-        return messages.is_closed(self._connection)
-
-    def close(self) -> None:
-        """Hang up; the owner stops what it streams to here."""
-        self._connection.close()
+        super().__init__(socket.AF_UNIX, card.socket, _hanging(card))
 
 
 class RemoteStore(StoreCalls):

@@ -142,13 +142,19 @@ class Sealer:
                 self._tell_damaged(key, error)
         return count
 
-    def planned(self) -> list[Sealed]:
+    def planned(self, *, urgent: bool = False) -> list[Sealed]:
         """Return seals that are due, for who writes them by other means.
 
         What is written is told to `done`; a seal that is not written comes
         again when the session next changes, or after a restart.
+
+        Args:
+            urgent: Only of what may wait no longer, though turns wait.
         """
-        keys = list(islice(self._due, SEALED_A_SLICE)) or self._idle_keys()
+        if urgent:
+            keys = list(self._urgent)
+        else:
+            keys = list(islice(self._due, SEALED_A_SLICE)) or self._idle_keys()
         plans: list[Sealed] = []
         for key in keys:
             self._due.pop(key, None)

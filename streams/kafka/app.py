@@ -1,9 +1,9 @@
-"""The Faust application: agents bound to topics, tables and stores, made by a factory."""
+"""The Faust application: agents bound to topics, over a table, made by a factory."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import faust
 import structlog
@@ -13,31 +13,40 @@ from rocksdict import Cache
 from yarl import URL
 
 from turnstate.agents.ports import Clock
+from turnstate.agents.registry import SESSION
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import UnavailableError
 from turnstate.streams.kafka import state_store, transport
-from turnstate.streams.kafka.checkpoint import Checkpointer
+from turnstate.streams.kafka.assignor import AddressAssignor
+from turnstate.streams.kafka.checkpoint import CONFIRM_S, Checkpointer
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.membership import MembershipLease
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
 from turnstate.streams.kafka.recovery import BatchTableManager
 from turnstate.streams.kafka.restore import RestoreProgress, restore
 from turnstate.streams.kafka.topics import MESSAGE_BYTES_MAX, Topics
-from turnstate.streams.kafka.transport import Chunk
+from turnstate.streams.kafka.transport import BatchProducer, Chunk, ChunkConsumer
 
 _log = structlog.get_logger(__name__)
 
 TABLE: Final = "state"
 """Of Faust; its changelog is `<group>-state-changelog`."""
 
+NOWHERE: Final = "turnstate://127.0.0.1:0"
+"""The address of a worker that answers no queries."""
+
 DRAIN_S: Final = 20.0
 """How long a rebalance or a shutdown waits for the round under way."""
 
+WRITE_BUFFER_BYTES_MIN: Final = 4 << 20
+"""Memtables of a partition, however many a worker has."""
+
 _REQUEST_S: Final = 60.0
-_LOST_HINT: Final = "restore the store from a backup, or accept the loss: docs/operations.md"
+_LOST_HINT: Final = "TURNSTATE_LOST_TURNS=accept goes on without them"
 
 
-class ChunkSchema(Schema):
+class ChunkSchema(Schema[Any, Any]):
     """Hand a chunk on as it is: the fold decodes, and refuses by name."""
 
     def loads_key(self, app: Any, message: Any, **_: Any) -> Any:
@@ -59,6 +68,8 @@ class WorkerApp(faust.App):
     chunked_topics: frozenset[str]
     fetch_max_wait_ms: int
     partitions: dict[int, Partition]
+    membership: MembershipLease
+    restoring: RestoreProgress | None
     metrics: WorkerMetrics
     checkpointer: Checkpointer
     new_partition: Callable[[int, int], Partition]
@@ -80,7 +91,8 @@ class WorkerApp(faust.App):
     def chunk_done(self, chunk: Chunk) -> None:
         """Let a chunk's offset be committed, unless its partition moved since."""
         if self.is_current(chunk.generation):
-            self.consumer.ledger.done(chunk.partition, chunk.last_offset)
+            ledger = cast("ChunkConsumer", self.consumer).ledger
+            ledger.done(chunk.partition, chunk.last_offset)
 
     def partition_of(self, number: int) -> Partition | None:
         """Return an assigned partition."""
@@ -111,6 +123,7 @@ class WorkerApp(faust.App):
                 progress.done, progress.total, progress.done - known
             )
             known = progress.done
+            self.restoring = progress
             self.told(progress)
 
         changed = await restore(
@@ -120,12 +133,54 @@ class WorkerApp(faust.App):
             told,
             is_current=lambda: self.is_current(generation),
         )
+        if not await self._claim(generation, mine):
+            return
+        # What came up to our claims was written by owners before us.
+        changed |= await restore(
+            self.settings,
+            self.topics_named.changelog,
+            mine,
+            lambda _: None,
+            is_current=lambda: self.is_current(generation),
+        )
         if not self.is_current(generation):
             return
         await self._check_nothing_was_deleted(mine)
         for number, partition in mine.items():
-            partition.restored(generation, changed=number in changed)
+            if not partition.restored(changed=number in changed):
+                _log.warning("partition.owned_by_a_later_one", partition=number)
+        if self.restoring is not None:
+            # Compacted records never come: then done is less than there were.
+            self.told(self.restoring._replace(done=self.restoring.total))
+            self.restoring = None
         self.metrics.restore(1, 1, 0)
+
+    async def _claim(self, generation: int, mine: Mapping[int, Partition]) -> bool:
+        """Say in each changelog that it has a new owner; False = it has not.
+
+        An owner of a later generation that was read is either one of a group
+        that began anew, or proof that this worker was replaced: the next
+        heartbeat tells.
+        """
+        later = any(each.applied.epoch.generation > generation for each in mine.values())
+        while later and not self.membership.holds:  # noqa: ASYNC110
+            if not self.is_current(generation):
+                return False
+            await asyncio.sleep(CONFIRM_S)
+        if not self.is_current(generation):
+            return False
+        sender = _Sender(self)
+        await asyncio.gather(
+            *(
+                sender.send_rows(
+                    self.topics_named.changelog,
+                    number,
+                    [(*partition.claim(generation), [])],
+                )
+                for number, partition in mine.items()
+            )
+        )
+        return True
 
     async def _check_nothing_was_deleted(self, mine: Mapping[int, Partition]) -> None:
         """Compare the beginning of the log with what is folded and committed.
@@ -142,9 +197,12 @@ class WorkerApp(faust.App):
             begin = begins.get(tps[number]) or 0
             folded = partition.folded[0] + 1 if partition.folded else 0
             if begin > folded:
+                lost = f"turns {folded} to {begin - 1} of partition {number}"
+                if self.settings.lost_turns == "accept":
+                    _log.error("turns.lost", lost=lost, first=begin)
+                    continue
                 raise UnavailableError(
-                    f"turns {folded} to {begin - 1} of partition {number} were"
-                    " deleted from the log before they were folded",
+                    f"{lost} were deleted from the log before they were folded",
                     hint=_LOST_HINT,
                     code="turns_deleted",
                 )
@@ -169,7 +227,7 @@ def create_app(
     clock: Clock,
     metrics: WorkerMetrics,
     told: Callable[[RestoreProgress], None],
-    url: str = "http://127.0.0.1:6066",
+    url: str = NOWHERE,
 ) -> WorkerApp:
     """Return an application for one worker; nothing has been started.
 
@@ -190,16 +248,19 @@ def create_app(
     topics = Topics.of(settings)
     app = WorkerApp(**_options(settings, data=data, instance=instance, url=url))
     app.settings, app.topics_named, app.metrics = settings, topics, metrics
-    app.chunked_topics = frozenset({topics.turns})
+    app.chunked_topics = frozenset({topics.named(SESSION.reads)})
     app.fetch_max_wait_ms = settings.fetch_max_wait_ms
     app.partitions = {}
+    app.membership = MembershipLease(settings.session_timeout_ms / 1000)
+    app.restoring = None
     app.told = told
     cache = Cache(settings.block_cache_bytes)
 
     def new_partition(number: int, count: int) -> Partition:
+        buffer = settings.write_buffer_bytes // max(count, 1)
         sizes = PartitionSizes(
             hot_bytes=settings.hot_bytes // max(count, 1),
-            write_buffer_bytes=max(settings.write_buffer_bytes // max(count, 1), 4 << 20),
+            write_buffer_bytes=max(buffer, WRITE_BUFFER_BYTES_MIN),
             seal_after_s=seal_after_s,
         )
         return Partition(
@@ -228,32 +289,31 @@ def create_app(
 
 def _bind(app: WorkerApp, topics: Topics, log_id: bytes) -> None:
     """Bind the session agent to its topic, and the checkpointer behind it."""
-    turns = app.topic(topics.turns, schema=ChunkSchema())
+    turns = app.topic(topics.named(SESSION.reads), schema=ChunkSchema())
 
-    @app.agent(turns, name="session", concurrency=1)
+    @app.agent(turns, name=SESSION.name, concurrency=1)
     async def session(stream: Any) -> None:
         async for event in stream.events():
             await app.checkpointer.put(event.value)
 
-    app.session_agent = session
     app.checkpointer = Checkpointer(
         sender=_Sender(app),
         topics=topics,
         log=log_id,
         partition_of=app.partition_of,
         is_current=app.is_current,
+        owns=lambda: app.membership.holds,
         done=app.chunk_done,
         metrics=app.metrics,
     )
 
     @app.on_partitions_revoked.connect
-    async def settle(_: Any, revoked: set[TP], **__: Any) -> None:
+    async def settle(*_: Any, **__: Any) -> None:
         if not await app.checkpointer.drain(DRAIN_S):
             _log.warning("rebalance.round_given_up", seconds=DRAIN_S)
         await app.checkpointer.clear()
         await app.consumer.commit()
 
-    @app.task
     async def checkpoints() -> None:
         try:
             await app.checkpointer.run(lambda: app.partitions)
@@ -262,6 +322,8 @@ def _bind(app: WorkerApp, topics: Topics, log_id: bytes) -> None:
         except Exception as error:
             await app.crash(error)
             raise
+
+    app.task(checkpoints)
 
 
 class _Sender:
@@ -273,8 +335,9 @@ class _Sender:
     async def send_rows(self, topic: str, partition: int, rows: Any) -> int | None:
         if not rows:
             return None
-        offset: int | None = await self._app.producer.send_rows(topic, partition, rows)
-        return offset
+        return await cast("BatchProducer", self._app.producer).send_rows(
+            topic, partition, rows
+        )
 
 
 def _options(
@@ -288,12 +351,15 @@ def _options(
         "datadir": str(data),
         "topic_partitions": settings.partitions,
         "topic_replication_factor": settings.replication,
+        # A standby would be read record by record, and is no use to our restore.
+        "table_standby_replicas": 0,
         "topic_allow_declare": False,
         "topic_disable_leader": True,
         "autodiscover": False,
         "web_enabled": False,
         "web_tables_enabled": False,
         "canonical_url": url,
+        "PartitionAssignor": AddressAssignor,
         "TableManager": BatchTableManager,
         "consumer_group_instance_id": instance,
         "consumer_auto_offset_reset": "earliest",

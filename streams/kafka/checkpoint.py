@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from turnstate.agents.ports import Record
 from turnstate.agents.session.agent import Folded
-from turnstate.storage.warm.changelog import ChangelogBatch
+from turnstate.storage.warm.changelog import ChangelogBatch, RowRecord
 from turnstate.streams.kafka.letters import letter_row
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.partition import Partition
@@ -21,6 +21,16 @@ INBOX_CHUNKS_MAX: Final = 64
 
 ROUND_TURNS_MAX: Final = 16_384
 """Records of one round over all partitions; more wait for the next."""
+
+ROUND_BYTES_MAX: Final = 8 << 20
+"""Likewise bytes: the turns of one session become one frame, which has to fit
+into one message with all else that its change writes."""
+
+ROUND_INTERVAL_S: Final = 0.008
+"""Rounds begin no closer than this: a round costs about 2 ms of processor
+whatever is in it, so with few turns it waits for company."""
+
+CONFIRM_S: Final = 0.02
 
 _IDLE_S: Final = 0.5
 """Without chunks for so long, a partition may seal sessions that went idle."""
@@ -66,6 +76,7 @@ class Checkpointer:
         log: The 16 bytes of the topic id of turns.
         partition_of: Gives an assigned partition, None where it is gone.
         is_current: Says whether a generation of the group is the one of now.
+        owns: Says whether the group certainly counts this worker as a member.
         done: Told of each chunk that is durable.
         metrics: Counted into.
     """
@@ -78,6 +89,7 @@ class Checkpointer:
         log: bytes,
         partition_of: Callable[[int], Partition | None],
         is_current: Callable[[int], bool],
+        owns: Callable[[], bool],
         done: Callable[[Chunk], None],
         metrics: WorkerMetrics,
     ) -> None:
@@ -86,12 +98,15 @@ class Checkpointer:
         self._log_id = log
         self._partition_of = partition_of
         self._is_current = is_current
+        self._owns = owns
         self._done = done
         self._metrics = metrics
         self._waiting: deque[Chunk] = deque()
         self._changed = asyncio.Condition()
         self._busy = False
         self._closed = False
+        self._draining = False
+        self._began = 0.0
 
     async def put(self, chunk: Chunk) -> None:
         """Hand over a chunk; waits while too many do already."""
@@ -104,6 +119,7 @@ class Checkpointer:
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until all that was handed over is done; False if time runs out."""
+        self._draining = True
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(
@@ -111,6 +127,8 @@ class Checkpointer:
                 )
         except TimeoutError:
             return False
+        finally:
+            self._draining = False
         return True
 
     async def clear(self) -> None:
@@ -138,8 +156,7 @@ class Checkpointer:
             try:
                 if chunks:
                     await self._round(chunks)
-                else:
-                    await self._seal(assigned())
+                await self._seal(assigned(), urgent=bool(chunks))
             finally:
                 async with self._changed:
                     self._busy = False
@@ -147,21 +164,30 @@ class Checkpointer:
 
     async def _next(self) -> list[Chunk] | None:
         """Return what waits, [] where nothing came for a while, None at the end."""
+        wait_s = self._began + ROUND_INTERVAL_S - time.monotonic()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
         async with self._changed:
             try:
                 async with asyncio.timeout(_IDLE_S):
                     await self._changed.wait_for(lambda: self._waiting or self._closed)
             except TimeoutError:
+                # Sealing is work, too: a rebalance waits for it.
+                self._busy = True
                 return []
             if self._closed and not self._waiting:
                 return None
             chunks: list[Chunk] = []
-            turns = 0
-            while self._waiting and turns < ROUND_TURNS_MAX:
+            turns = size = 0
+            while (
+                self._waiting and turns < ROUND_TURNS_MAX and size < ROUND_BYTES_MAX
+            ):
                 chunk = self._waiting.popleft()
                 turns += len(chunk.records)
+                size += chunk.bytes
                 chunks.append(chunk)
             self._busy = True
+            self._began = time.monotonic()
             self._changed.notify_all()
             return chunks
 
@@ -175,8 +201,14 @@ class Checkpointer:
             # Heartbeats, queries and fetches have their turn in between.
             await asyncio.sleep(0)
         folded_at = time.perf_counter()
+        generations = {chunk.generation for each in staged for chunk in each.chunks}
+        if not await self._still_owned(generations):
+            return
         await asyncio.gather(*(self._send_out(each) for each in staged))
         offsets = await asyncio.gather(*(self._send_changelog(each) for each in staged))
+        # What a later owner's claim came before is void: it must not stay here.
+        if not await self._still_owned(generations):
+            return
         for each, offset in zip(staged, offsets, strict=True):
             self._finish(each, offset)
         ended = time.perf_counter()
@@ -185,6 +217,19 @@ class Checkpointer:
             fold_s=folded_at - began,
             checkpoint_s=ended - folded_at,
         )
+
+    async def _still_owned(self, generations: Iterable[int]) -> bool:
+        """Wait until the group has confirmed this worker, or replaced it.
+
+        One that was stopped for longer than the session time-out wakes up in
+        the middle of a round, and others own its partitions by then. Who waits
+        for the round to end would wait for ever: then nobody is the owner.
+        """
+        while not self._owns():  # another thread hears of it
+            if self._draining or not all(map(self._is_current, generations)):
+                return False
+            await asyncio.sleep(CONFIRM_S)
+        return all(map(self._is_current, generations))
 
     def _by_partition(
         self, chunks: Sequence[Chunk]
@@ -245,12 +290,12 @@ class Checkpointer:
         )
 
     async def _send_changelog(self, staged: _Staged) -> int | None:
-        return await self._changelog(staged.partition, staged.batch)
+        return await self._changelog(staged.partition, staged.batch.records)
 
     async def _changelog(
-        self, partition: Partition, batch: ChangelogBatch
+        self, partition: Partition, records: Sequence[RowRecord]
     ) -> int | None:
-        rows: list[Row] = [(row.key, row.value, []) for row in batch.records]
+        rows: list[Row] = [(row.key, row.value, []) for row in records]
         return await self._sender.send_rows(
             self._topics.changelog, partition.number, rows
         )
@@ -264,16 +309,23 @@ class Checkpointer:
 
     # -- sealing -----------------------------------------------------------------
 
-    async def _seal(self, partitions: Mapping[int, Partition]) -> None:
-        """Seal a few sessions of each partition, if nothing else is to be done."""
+    async def _seal(
+        self, partitions: Mapping[int, Partition], *, urgent: bool
+    ) -> None:
+        """Seal a few sessions of each partition; while turns wait the urgent ones."""
         for partition in list(partitions.values()):
-            if self._waiting or not partition.is_fresh:
-                return
-            seals = partition.due_seals()
+            if not partition.is_fresh or (self._waiting and not urgent):
+                continue
+            seals = partition.due_seals(urgent=urgent)
             if not seals:
                 continue
+            generation = partition.epoch.generation
             batch = partition.staged_seals(seals)
-            offset = await self._changelog(partition, batch)
+            offset = await self._changelog(partition, batch.records)
+            if not await self._still_owned([generation]):
+                return
             partition.write(batch, offset)
             for sealed in seals:
                 partition.sealer.done(sealed)
+            # Whoever comes later has read the seals, and needs the frames no more.
+            await self._changelog(partition, batch.tombstones)

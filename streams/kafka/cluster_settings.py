@@ -4,9 +4,9 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from turnstate.schemas.errors import InvalidInputError
 
@@ -33,6 +33,8 @@ class ClusterSettings:
         group: Consumer group of the workers; also Faust's application id, so
             it stands in the name of the changelog. One group, one state.
         prefix: Put before every topic name but the changelog's.
+        output_prefix: Put, behind the prefix, before the names of what workers
+            write: a second group of one topic of turns has outputs of its own.
         partitions: Of turns, deltas, changelog and dead letters, all alike.
         replication: Copies of each partition.
         security_protocol: How brokers are spoken to.
@@ -50,11 +52,17 @@ class ClusterSettings:
         linger_ms: How long a producer waits for company.
         commit_interval_ms: Between checkpoints, which end in a commit.
         session_timeout_ms: A worker silent for so long loses its partitions.
+        broker_away_s: A worker that the brokers leave alone for so long ends, with
+            an exit code that asks for a restart.
+        lost_turns: What a worker does where turns were deleted from the log before
+            they were folded: `refuse` to start, or `accept` that they are gone.
         hot_bytes: Budget of the head cache, of a worker's partitions together.
         block_cache_bytes: RocksDB's block cache, likewise.
         write_buffer_bytes: All memtables of RocksDB, likewise.
         query_host: Where a worker answers questions.
         query_port: Its port; 0 takes a free one.
+        metrics_port: Where it answers /metrics and /health by HTTP, at the
+            same host; 0 = nowhere.
 
     Example:
         >>> ClusterSettings(partitions=0)
@@ -67,6 +75,7 @@ is 0 (it has to be 1 to 100000)
     bootstrap: str = "127.0.0.1:9092"
     group: str = "turnstate"
     prefix: str = ""
+    output_prefix: str = ""
     partitions: int = 8
     replication: int = 1
     security_protocol: str = "PLAINTEXT"
@@ -84,11 +93,14 @@ is 0 (it has to be 1 to 100000)
     linger_ms: int = 5
     commit_interval_ms: int = 100
     session_timeout_ms: int = 10_000
+    broker_away_s: int = 120
+    lost_turns: str = "refuse"
     hot_bytes: int = 384 << 20
     block_cache_bytes: int = 64 << 20
     write_buffer_bytes: int = 64 << 20
     query_host: str = "127.0.0.1"
     query_port: int = 0
+    metrics_port: int = 0
     sources: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +120,7 @@ is 0 (it has to be 1 to 100000)
                 raise _wrong(name, getattr(self, name), wanted_range)
         if not all(map(_BROKER.fullmatch, self.brokers())):
             raise _wrong("bootstrap", self.bootstrap, "host:port, commas between")
-        for name, pattern in (("group", _GROUP), ("prefix", _PREFIX)):
+        for name, pattern in _PATTERNS.items():
             if not pattern.fullmatch(getattr(self, name)):
                 letters = "at most 100 of letters, digits, dot, _ and -"
                 raise _wrong(name, getattr(self, name), letters)
@@ -142,6 +154,25 @@ is 0 (it has to be 1 to 100000)
                 values[name] = _parsed(name, text)
                 sources[name] = variable
         return cls(**values, sources=sources)
+
+    def beside(self, group: str) -> "ClusterSettings":
+        """Return the settings of another group that folds the same turns.
+
+        Its state, its deltas and its dead letters are its own. The group of
+        these settings is itself.
+
+        Raises:
+            InvalidInputError: a group cannot be called so.
+
+        Example:
+            >>> ClusterSettings().beside("next").output_prefix
+            'next.'
+            >>> ClusterSettings().beside("turnstate").output_prefix
+            ''
+        """
+        if group == self.group:
+            return self
+        return replace(self, group=group, output_prefix=f"{group}.")
 
     def brokers(self) -> list[str]:
         """Return the brokers to ask first.
@@ -222,15 +253,18 @@ _RANGES: Final = {
     "linger_ms": (0, 60_000),
     "commit_interval_ms": (1, 3_600_000),
     "session_timeout_ms": (1_000, 1_800_000),
+    "broker_away_s": (1, 86_400),
     "hot_bytes": (1, 1 << 50),
     "block_cache_bytes": (1, 1 << 50),
     "write_buffer_bytes": (1, 1 << 50),
     "query_port": (0, 65_535),
+    "metrics_port": (0, 65_535),
 }
 
 _CHOICES: Final = {
     "security_protocol": SECURITY_PROTOCOLS,
     "sasl_mechanism": SASL_MECHANISMS,
+    "lost_turns": ("refuse", "accept"),
 }
 
 _SECRET: Final = frozenset({"s3_access_key", "s3_secret_key"})
@@ -238,11 +272,44 @@ _SECRET: Final = frozenset({"s3_access_key", "s3_secret_key"})
 # As Kafka bounds the names of topics; the changelog's holds the group.
 _GROUP: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
+_OUTPUT: Final = re.compile(r"[A-Za-z0-9._-]{0,101}")
 _BROKER: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/]+):\d{1,5}")
+
+_PATTERNS: Final = {"group": _GROUP, "prefix": _PREFIX, "output_prefix": _OUTPUT}
 
 _VARIABLES: Final = {"bootstrap": "TURNSTATE_KAFKA"}
 
-_NAMED_IN_FILE: Final = {
+_SECTIONS: Final = {
+    "kafka": (
+        "bootstrap",
+        "group",
+        "prefix",
+        "output_prefix",
+        "partitions",
+        "replication",
+        "security_protocol",
+        "sasl_mechanism",
+        "sasl_username_env",
+        "sasl_password_env",
+        "tls_ca_file",
+        "linger_ms",
+        "fetch_max_wait_ms",
+        "session_timeout_ms",
+        "broker_away_s",
+    ),
+    "worker": (
+        "lost_turns",
+        "chunk_turns_max",
+        "commit_interval_ms",
+        "hot_bytes",
+        "block_cache_bytes",
+        "write_buffer_bytes",
+    ),
+}
+
+_FIELDS: Final[dict[str, str]] = {
+    f"{section}.{name}": name for section, names in _SECTIONS.items() for name in names
+} | {
     "redis.url": "redis",
     "s3.endpoint": "s3",
     "s3.bucket": "s3_bucket",
@@ -250,40 +317,9 @@ _NAMED_IN_FILE: Final = {
     "s3.secret_key": "s3_secret_key",
     "query.host": "query_host",
     "query.port": "query_port",
+    "metrics.port": "metrics_port",
 }
-"""Keys of the file whose field has another name; others have their own."""
-
-_SECTION_OF: Final = {
-    **dict.fromkeys(
-        (
-            "bootstrap",
-            "group",
-            "prefix",
-            "partitions",
-            "replication",
-            "security_protocol",
-            "sasl_mechanism",
-            "sasl_username_env",
-            "sasl_password_env",
-            "tls_ca_file",
-            "linger_ms",
-            "fetch_max_wait_ms",
-            "session_timeout_ms",
-        ),
-        "kafka",
-    ),
-    **dict.fromkeys(
-        (
-            "chunk_turns_max",
-            "commit_interval_ms",
-            "hot_bytes",
-            "block_cache_bytes",
-            "write_buffer_bytes",
-        ),
-        "worker",
-    ),
-}
-"""The section of the file in which a field stands under its own name."""
+"""What a key of the file, with its section, sets."""
 
 
 def _of_file(path: Path) -> dict[str, Any]:
@@ -301,11 +337,10 @@ def _of_file(path: Path) -> dict[str, Any]:
     for section, content in document.items():
         if not isinstance(content, dict):
             raise _unknown(section)
-        for key, value in content.items():
-            full = f"{section}.{key}"
-            name = _NAMED_IN_FILE.get(full, key)
-            if full not in _NAMED_IN_FILE and _SECTION_OF.get(key) != section:
-                raise _unknown(full)
+        for key, value in cast("dict[str, Any]", content).items():
+            name = _FIELDS.get(f"{section}.{key}")
+            if name is None:
+                raise _unknown(f"{section}.{key}")
             values[name] = value
     return values
 
@@ -320,11 +355,10 @@ def _parsed(name: str, text: str) -> str | int:
 
 
 def _unknown(key: str) -> InvalidInputError:
-    known = [*_NAMED_IN_FILE, *(f"{at}.{name}" for name, at in _SECTION_OF.items())]
     return InvalidInputError(
         f"{FILE_NAME} has {key!r}, which is no setting",
         field=key,
-        hint=f"one of {', '.join(sorted(known))}",
+        hint=f"one of {', '.join(sorted(_FIELDS))}",
     )
 
 

@@ -30,6 +30,7 @@ record refused by the broker would end the idempotent sequence, so none is sent.
 BATCH_BYTES: Final = 1 << 20
 """Records of one partition in one request, before compression."""
 
+_CUTS: Final = 5
 CLOSE_S: Final = 5.0
 """What a closing producer grants to requests that nobody answers."""
 
@@ -56,6 +57,7 @@ class Delivery:
         self._connect_s = connect_s
         self._producer: Any = None
         self._renewing = asyncio.Lock()
+        self._unanswered: set[asyncio.Future[Any]] = set()
 
     async def start(self, topic: str) -> None:
         """Connect; make sure that the topic has the partitions of the settings.
@@ -91,8 +93,14 @@ class Delivery:
                     message.value,
                     key=message.key,
                     partition=message.partition,
-                    headers=message.headers,
+                    headers=list(message.headers),  # aiokafka takes nothing else
                 )
+            except (TypeError, AssertionError) as error:
+                raise InvalidInputError(
+                    f"this is no record that can be sent: {error!r}",
+                    field="headers",
+                    hint="bytes, or none, and headers of text and bytes",
+                ) from error
             except (KafkaError, OSError, ValueError) as error:
                 if not _is_spent(error):
                     raise self._translated(error) from error
@@ -102,8 +110,12 @@ class Delivery:
 
     async def close(self) -> None:
         """End the connections; what is not acknowledged by now is not known."""
-        if self._producer is not None:
-            await _stopped(self._producer)
+        if self._producer is None:
+            return
+        if self._unanswered:
+            await _cut_off(self._producer)
+        else:
+            await self._producer.stop()
 
     async def _connected(self) -> Any:
         producer: Any = AIOKafkaProducer(
@@ -123,20 +135,21 @@ class Delivery:
                 producer, self._settings, "to connect", timeout_s=self._connect_s
             )
         except BaseException:
-            await _stopped(producer)
+            await producer.stop()
             raise
         return producer
 
     async def _renew(self, spent: Any) -> None:
         async with self._renewing:
             if self._producer is spent:
-                await _stopped(spent)
+                await spent.stop()
                 self._producer = await self._connected()
 
     def _answer(self, sent: "asyncio.Future[Any]") -> "asyncio.Future[int]":
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def told(_: object) -> None:
+            self._unanswered.discard(sent)
             if answer.done():
                 return
             if sent.cancelled():
@@ -148,6 +161,7 @@ class Delivery:
             else:
                 answer.set_exception(self._translated(error))
 
+        self._unanswered.add(sent)
         sent.add_done_callback(told)
         return answer
 
@@ -178,18 +192,18 @@ def _is_spent(error: BaseException) -> bool:
     )
 
 
-async def _stopped(producer: Any) -> None:
-    """Stop a producer of aiokafka, whether or not its brokers answer."""
-    try:
-        async with asyncio.timeout(CLOSE_S):
-            await producer.stop()
-        return
-    except (TimeoutError, KafkaError):
-        pass
-    # It waits for answers that do not come: cut the connections, which ends
-    # the requests, then the sender.
+async def _cut_off(producer: Any) -> None:
+    """End a producer that waits for answers, as `stop` would do for ever.
+
+    First the connections, which ends the requests, then who would ask again.
+    """
+    producer._closed = True  # what `stop` begins with; else it warns when it goes
     await producer.client.close()
     sender = producer._sender.sender_task
-    if sender is not None and not sender.done():
+    for _ in range(_CUTS):
+        if sender is None or sender.done():
+            return
+        # The first ends its loop, which then waits for the requests under way;
+        # the next ends those, which may wait for metadata.
         sender.cancel()
-        await asyncio.wait([sender], timeout=CLOSE_S)
+        await asyncio.wait([sender], timeout=CLOSE_S / _CUTS)

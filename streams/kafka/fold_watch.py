@@ -11,13 +11,18 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from turnstate.schemas.draft import Draft
-from turnstate.schemas.errors import CorruptDataError, InvalidInputError, UnavailableError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    UnavailableError,
+)
 from turnstate.schemas.operation import Op
 from turnstate.schemas.wire.turn_bytes import draft_from_bytes
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.connections import admin_client
 from turnstate.streams.kafka.delta_records import Delta, delta_of
 from turnstate.streams.kafka.letter_records import KeptLetter, kept_letter
+from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topic_reader import TopicReader, places_of
 from turnstate.streams.kafka.topics import Topics
 
@@ -46,16 +51,13 @@ class FoldWatch:
 
     Args:
         settings: Where the brokers are, and the names.
-        log: The topic id of `turns`.
         reader: Reads the two topics from where `begin` finds their ends.
     """
 
-    def __init__(
-        self, settings: ClusterSettings, log: bytes, reader: TopicReader
-    ) -> None:
+    def __init__(self, settings: ClusterSettings, reader: TopicReader) -> None:
         self._settings = settings
         self._topics = Topics.of(settings)
-        self._log = log[:_LOG_BYTES]
+        self._log = b""
         self._reader = reader
         self._places = places_of(
             settings, self._topics.deltas, self._topics.dead_letters
@@ -71,7 +73,9 @@ class FoldWatch:
         self.refused = 0
 
     async def begin(self) -> None:
-        """Remember where the two topics end now."""
+        """Remember which log it is, and where the two topics end now."""
+        identity = await topic_id(self._settings, self._topics.turns)
+        self._log = identity[:_LOG_BYTES]
         self._reader.assign(self._places)
         self._reader.seek(await self._reader.ends(self._places))
 

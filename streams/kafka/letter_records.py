@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from turnstate.agents.dead_letters import DeadLetter
@@ -52,7 +53,8 @@ class LetterId(NamedTuple):
         return cls(int(match[1]), int(match[2]))
 
 
-class KeptLetter(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KeptLetter:
     """A letter as it lies in the topic.
 
     Attributes:

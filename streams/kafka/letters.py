@@ -1,6 +1,5 @@
 """A dead letter as a record of its topic: the original bytes, and why, in headers."""
 
-from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -10,8 +9,9 @@ from turnstate.schemas.limits import DEAD_LETTER_HEAD_BYTES
 from turnstate.schemas.wire.packed import CONTENT_TYPE as PACK_TYPE
 from turnstate.streams.kafka.topics import MESSAGE_BYTES_MAX
 
-HEADERS_BYTES: Final = 16 << 10
-"""Room that the headers and the key of a letter may take in its message."""
+HEADERS_BYTES: Final = 128 << 10
+"""Room for the headers and the key of a letter in its message, and for what LZ4
+adds to bytes that it cannot shorten."""
 
 
 def letter_row(
@@ -41,7 +41,10 @@ def letter_row(
         "refused-ms": now_ms,
     }
     headers = [
-        (name, str(value).encode()) for name, value in told.items() if value is not None
+        # What was refused may have been half of a surrogate pair.
+        (name, str(value).encode(errors="backslashreplace"))
+        for name, value in told.items()
+        if value is not None
     ]
     if not whole:
         headers.append(("raw-hash", blake2b(raw, digest_size=32).hexdigest().encode()))

@@ -11,6 +11,8 @@ from prometheus_client import (
     generate_latest,
 )
 
+from turnstate.streams.kafka.progress import Reading
+
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 
@@ -54,7 +56,13 @@ class WorkerMetrics:
         )
         self._position = Gauge(
             "turnstate_folded_offset",
-            "Offset of the log that a partition has folded last.",
+            "Offset of the log that a partition has folded last; -1 = none.",
+            ["partition"],
+            registry=registry,
+        )
+        self._fresh = Gauge(
+            "turnstate_fresh",
+            "Whether a partition is restored, folds and may be read: 1 or 0.",
             ["partition"],
             registry=registry,
         )
@@ -73,9 +81,11 @@ class WorkerMetrics:
             "turnstate_tier_sessions", "Sessions by tier.", ["tier"], registry=registry
         )
         self._restore.set(1)
+        self.turns = 0
 
     def round(self, *, turns: int, fold_s: float, checkpoint_s: float) -> None:
         """Count a checkpoint."""
+        self.turns += turns
         self._turns.inc(turns)
         self._rounds.inc()
         self._fold.observe(fold_s)
@@ -90,12 +100,16 @@ class WorkerMetrics:
         self._restore.set(done / total if total else 1.0)
         self._restored.inc(new)
 
-    def partitions(self, folded: Mapping[int, int], ends: Mapping[int, int]) -> None:
-        """Note offsets by partition; those that are gone are shown no more."""
-        self._lag.clear()
-        self._position.clear()
-        for number, offset in folded.items():
+    def partitions(
+        self, readings: Mapping[int, Reading], ends: Mapping[int, int]
+    ) -> None:
+        """Note where partitions are; those that are gone are shown no more."""
+        for gauge in (self._lag, self._position, self._fresh):
+            gauge.clear()
+        for number, reading in readings.items():
+            offset = -1 if reading.folded is None else reading.folded
             self._position.labels(str(number)).set(offset)
+            self._fresh.labels(str(number)).set(reading.fresh)
             end = ends.get(number)
             if end is not None:
                 self._lag.labels(str(number)).set(max(end - offset - 1, 0))

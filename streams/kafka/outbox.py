@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from turnstate.schemas.errors import TurnstateError, UnavailableError
@@ -206,7 +207,7 @@ class Outbox:
 
     def _queue(self, lane: "_Lane", message: Message) -> None:
         message.deadline = self._loop.call_later(self._delivery_s, self._late, message)
-        message.acknowledged.add_done_callback(lambda _: self._answered(message))
+        message.acknowledged.add_done_callback(partial(self._answered, message))
         lane.queue.append(message)
         if lane.task is None:
             lane.task = self._loop.create_task(self._drain(lane))
@@ -223,7 +224,7 @@ class Outbox:
                 except TurnstateError as error:
                     message.fail(error)
                     continue
-                sent.add_done_callback(lambda told, to=message: _tell(told, to))
+                sent.add_done_callback(partial(_tell, message))
         finally:
             lane.task = None
 
@@ -238,7 +239,7 @@ class Outbox:
             )
         )
 
-    def _answered(self, message: Message) -> None:
+    def _answered(self, message: Message, _: object) -> None:
         self._on_way.discard(message)
         assert message.deadline is not None, "it was queued"
         message.deadline.cancel()
@@ -264,7 +265,7 @@ class _Lane:
         self.timer: asyncio.TimerHandle | None = None
 
 
-def _tell(told: "asyncio.Future[int]", message: Message) -> None:
+def _tell(message: Message, told: "asyncio.Future[int]") -> None:
     if told.cancelled():
         message.fail(
             UnavailableError(

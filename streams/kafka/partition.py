@@ -19,12 +19,15 @@ from turnstate.storage.warm.changelog import (
     ChangelogBatch,
     ChangelogReader,
     Epoch,
+    RowRecord,
     folded_position,
+    owner_record,
 )
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import META
 from turnstate.streams.embedded.sealer import Sealer
 from turnstate.streams.kafka.partitioning import partition_of
+from turnstate.streams.kafka.read_gate import ReadGate
 
 _log = structlog.get_logger(__name__)
 
@@ -43,7 +46,7 @@ class Applied(NamedTuple):
 
     topic_id: bytes
     offset: int
-    epoch: tuple[int, int]
+    epoch: Epoch
 
 
 class PartitionSizes(NamedTuple):
@@ -98,6 +101,7 @@ class Partition:
         self.clock = clock
         self.epoch = Epoch(0, 0)
         self.is_fresh = False
+        self.gate = ReadGate()
         self._folder = folder
         self._changelog_id = changelog_id
         self._sizes = sizes
@@ -152,7 +156,7 @@ class Partition:
     def _read_applied(self) -> Applied:
         row = self.store.meta(CHANGELOG_KEY)
         if row is None:
-            return Applied(self._changelog_id, -1, (0, 0))
+            return Applied(self._changelog_id, -1, Epoch(0, 0))
         return msgspec.msgpack.decode(row, type=Applied)
 
     def wipe(self) -> None:
@@ -165,8 +169,9 @@ class Partition:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Let the store go."""
+        """Let the store go, once its readers have left."""
         self.is_fresh = False
+        self.gate.shut()
         self.store.close()
 
     # -- restoring ------------------------------------------------------------
@@ -185,25 +190,36 @@ class Partition:
         Raises:
             CorruptDataError: one cannot be read.
         """
-        reader = ChangelogReader(self.store, Epoch(*self.applied.epoch))
+        reader = ChangelogReader(self.store, self.applied.epoch)
         batch = self.store.batch()
         for _, value in rows:
             reader.stage(batch, value)
-        applied = Applied(self._changelog_id, rows[-1][0], tuple(reader.epoch))
+        applied = Applied(self._changelog_id, rows[-1][0], reader.epoch)
         batch.put(META, CHANGELOG_KEY, msgspec.msgpack.encode(applied))
         self.store.write(batch, sync=False)
         self.applied = applied
         return reader.stale
 
-    def restored(self, generation: int, *, changed: bool) -> None:
-        """Take over: what is written from here on is of a new epoch."""
+    def claim(self, generation: int) -> RowRecord:
+        """Begin a new epoch; return the record that makes it known."""
+        self.epoch = Epoch(self.applied.epoch.number + 1, generation)
+        return owner_record(self.epoch)
+
+    def restored(self, *, changed: bool) -> bool:
+        """Take over, unless a later owner's claim was read; say which.
+
+        All that was written before this one's own claim has been applied.
+        """
         if changed:
             # Heads in memory may be older than what was read.
             for key in list(self.hot.keys()):
                 self.hot.drop(key)
         self.folded = folded_position(self.store)
-        self.epoch = Epoch(self.applied.epoch[0] + 1, generation)
+        if self.applied.epoch != self.epoch:
+            return False
         self.is_fresh = True
+        self.gate.open()
+        return True
 
     # -- folding ----------------------------------------------------------------
 
@@ -230,22 +246,22 @@ class Partition:
         """
         if changelog_offset is not None:
             self.applied = Applied(
-                self._changelog_id, changelog_offset, tuple(self.epoch)
+                self._changelog_id, changelog_offset, self.epoch
             )
             batch.put_local(META, CHANGELOG_KEY, msgspec.msgpack.encode(self.applied))
         self.store.write(batch, sync=False)
 
     def committed(self, folded: Folded, offset: int, index: int) -> None:
-        """Show a written batch to readers."""
-        self.folded = (offset, index)
+        """Show a written batch to readers, then the position that it reflects."""
         self.agent.committed(folded)
+        self.folded = (offset, index)
         self.sealer.note(folded.changes)
 
     # -- sealing ----------------------------------------------------------------
 
-    def due_seals(self) -> list[Sealed]:
+    def due_seals(self, *, urgent: bool = False) -> list[Sealed]:
         """Return seals of sessions that are due, a few at a time."""
-        return self.sealer.planned()
+        return self.sealer.planned(urgent=urgent)
 
     def staged_seals(self, seals: Sequence[Sealed]) -> ChangelogBatch:
         """Return the batch, and the changelog records, of some seals."""

@@ -1,5 +1,6 @@
 """Which partition a session is in: Kafka's own answer, so that all producers agree."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -21,10 +22,10 @@ def partition_of(key: bytes, partitions: int) -> int:
         >>> partition_of(b"\x00\x01ts", 8)
         3
     """
-    from aiokafka.partitioner import murmur2
+    from aiokafka import partitioner
 
-    hashed: int = murmur2(key)
-    return (hashed & 0x7FFF_FFFF) % partitions
+    murmur2: Callable[[bytes], int] = partitioner.murmur2
+    return (murmur2(key) & 0x7FFF_FFFF) % partitions
 
 
 def partition_of_session(tenant: str, session: str, partitions: int) -> int:

@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Iterable, Mapping
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 from turnstate.agents.ports import Record
 from turnstate.schemas.draft import Draft
@@ -17,11 +16,7 @@ from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
 from turnstate.schemas.wire.packed import CONTENT_TYPE as PACK
 from turnstate.schemas.wire.scan import too_large
-from turnstate.schemas.wire.turn_bytes import (
-    PROTOBUF_TYPE,
-    draft_from_bytes,
-    is_protobuf,
-)
+from turnstate.schemas.wire.turn_bytes import draft_from_bytes
 from turnstate.streams.documents import to_json
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.delivery import VALUE_BYTES_MAX, Delivery
@@ -32,16 +27,19 @@ from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.kafka.receipts import Headers, Message, Receipt
 from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topics import Topics
-
-JSON: Final = "application/json"
+from turnstate.streams.kafka.turn_headers import (
+    Unsent,
+    check_traceparent,
+    content_type_of,
+    trace_headers,
+    turn_headers,
+)
 
 BUFFER_BYTES_MAX: Final = 64 << 20
 """Turns held until they are acknowledged; large ones reach it before the count."""
 
 _BREATH_TURNS: Final = 256
 """So many turns are taken before others of the loop have their turn."""
-
-_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 AnyTurn = Turn | bytes | Mapping[str, Any]
 """A turn, its bytes (JSON or protobuf), or what JSON can be made of."""
@@ -180,16 +178,15 @@ class TurnProducer:
         """
         outbox = self._opened()
         raw, draft = self.checked(turn)
-        _check_trace(traceparent)
+        check_traceparent(traceparent)
         await self._breathe(1)
         await outbox.reserve(len(raw))
         topic, partition = self.topics.turns, self.partition(draft.key)
         if traceparent is None and request_id is None:
             return outbox.put(topic, partition, draft.key, raw, draft.request_id)
         # Headers are a record's: with its own, a turn travels by itself.
-        content_type = _content_type_of(raw)
-        request = draft.request_id or request_id
-        headers = self._headers(content_type, request, traceparent)
+        request = draft.request_id or request_id or next(self._requests)
+        headers = turn_headers(content_type_of(raw), request, traceparent)
         return outbox.put_alone(topic, partition, draft.key, raw, headers)
 
     async def publish_many(self, turns: Iterable[AnyTurn]) -> list[Receipt]:
@@ -276,7 +273,7 @@ class TurnProducer:
         """
         now_ms = time.time_ns() // 1_000_000
         _, value, headers = letter_row(
-            _Unsent(self.topics.turns, now_ms, key, _trace_headers(trace)),
+            Unsent(self.topics.turns, now_ms, key, trace_headers(trace)),
             Record(raw, Position(b"", NOWHERE, NOWHERE), attempt),
             error,
             now_ms,
@@ -350,18 +347,9 @@ class TurnProducer:
 
     def _headers_of(self, message: Message) -> Headers:
         if message.count > 1:
-            return self._headers(PACK, None, None)
-        content_type = _content_type_of(message.turns[0])
-        return self._headers(content_type, message.request_id, None)
-
-    def _headers(
-        self, content_type: str, request_id: str | None, traceparent: str | None
-    ) -> Headers:
-        headers = [
-            ("content-type", content_type.encode()),
-            ("request-id", (request_id or next(self._requests)).encode()),
-        ]
-        return headers + _trace_headers(traceparent)
+            return turn_headers(PACK, next(self._requests))
+        request = message.request_id or next(self._requests)
+        return turn_headers(content_type_of(message.turns[0]), request)
 
     def _opened(self) -> Outbox:
         if self._outbox is None:
@@ -374,25 +362,6 @@ class TurnProducer:
         return self._outbox
 
 
-class _Unsent(NamedTuple):
-    """What a letter tells of a record, where there never was one."""
-
-    topic: str
-    timestamp: int
-    key: bytes | None
-    headers: Headers
-
-
-def _content_type_of(turn: bytes) -> str:
-    return PROTOBUF_TYPE if is_protobuf(turn) else JSON
-
-
-def _trace_headers(traceparent: str | None) -> list[tuple[str, bytes]]:
-    if traceparent is None:
-        return []
-    return [("traceparent", traceparent.encode())]
-
-
 def _json_of(turn: Mapping[str, Any]) -> bytes:
     try:
         return to_json(turn)
@@ -402,12 +371,3 @@ def _json_of(turn: Mapping[str, Any]) -> bytes:
             hint="plain values only",
             code="not_json",
         ) from error
-
-
-def _check_trace(traceparent: str | None) -> None:
-    if traceparent is not None and not _TRACEPARENT.fullmatch(traceparent):
-        raise InvalidInputError(
-            f"{traceparent!r} is no traceparent",
-            field="traceparent",
-            hint="see W3C Trace Context",
-        )

@@ -146,7 +146,7 @@ class ClusterDoor:
             reader = await self._opened.enter_async_context(
                 topic_reader(self._settings)
             )
-            watch = FoldWatch(self._settings, self._producer.log, reader)
+            watch = FoldWatch(self._settings, reader)
             await watch.begin()
             self._watch = watch
 

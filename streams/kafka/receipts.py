@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from turnstate.schemas.errors import TurnstateError
 from turnstate.schemas.wire.packed import pack_turns
@@ -10,7 +11,8 @@ from turnstate.schemas.wire.packed import pack_turns
 Headers = Sequence[tuple[str, bytes]]
 
 
-class Ack(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Ack:
     """Where an acknowledged turn lies in its topic.
 
     Attributes:

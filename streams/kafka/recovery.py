@@ -1,10 +1,25 @@
 """Faust's table recovery, with our batch loop in the place of its own."""
 
-from typing import Any
+from typing import Any, Final, Protocol, cast
 
 from faust.tables.manager import TableManager
-from faust.tables.recovery import Recovery
+from faust.tables.recovery import RebalanceAgain, Recovery
 from faust.types import TP
+
+from turnstate.streams.kafka.cancelled_calls import (
+    CallCancelledError,
+    calls_may_be_cancelled,
+)
+
+_AGAIN_S: Final = 0.1
+
+
+class Host(Protocol):
+    """What the recovery asks of the application that it runs in."""
+
+    async def restore_partitions(self, generation: int) -> None:
+        """Bring the stores of all assigned partitions up to their changelogs."""
+        ...
 
 
 class BatchRecovery(Recovery):
@@ -18,16 +33,25 @@ class BatchRecovery(Recovery):
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
         # A restore takes as long as it takes; another rebalance ends it.
-        await super()._wait(coro)
+        try:
+            with calls_may_be_cancelled():
+                await super()._wait(coro)
+        except CallCancelledError:
+            self.log.warning("A step of the recovery was cancelled: begin again")
+            await self.sleep(_AGAIN_S)
+            self.signal_recovery_start.set()
+            raise RebalanceAgain from None
 
     async def _build_highwaters(
         self, consumer: Any, tps: set[TP], destination: Any, title: str
     ) -> None:
         if title == "active":
             generation = self._generation_id
-            await self.app.restore_partitions(generation)
+            await cast("Host", self.app).restore_partitions(generation)
             for tp in tps:
-                self.active_offsets[tp] = self.tp_to_table[tp].persisted_offset(tp)
+                applied = self.tp_to_table[tp].persisted_offset(tp)
+                if applied is not None:
+                    self.active_offsets[tp] = applied
         await super()._build_highwaters(consumer, tps, destination, title)
 
 

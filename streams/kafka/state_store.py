@@ -1,7 +1,7 @@
 """Faust's table store over our own: one RocksDB a partition, opened as assigned."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol, cast
 
 from faust.stores.base import SerializedStore
 from faust.types import TP
@@ -11,6 +11,12 @@ from turnstate.streams.kafka.partition import Partition
 
 SCHEME: Final = "turnstate-store"
 """Of table stores that take this driver (entry point `faust.stores`)."""
+
+
+class Host(Protocol):
+    """The application that a store runs in."""
+
+    partitions: dict[int, Partition]
 
 
 class StateStore(SerializedStore[bytes, bytes]):
@@ -24,8 +30,7 @@ class StateStore(SerializedStore[bytes, bytes]):
     @property
     def partitions(self) -> dict[int, Partition]:
         """Return the partitions that are assigned to this worker."""
-        found: dict[int, Partition] = self.app.partitions
-        return found
+        return cast("Host", self.app).partitions
 
     def persisted_offset(self, tp: TP) -> int | None:
         """Return the offset of the changelog record that was applied last."""
@@ -40,15 +45,10 @@ class StateStore(SerializedStore[bytes, bytes]):
     def apply_changelog_batch(
         self, batch: Any, to_key: object, to_value: object
     ) -> None:
-        """Apply records that came after the batch loop had ended."""
-        rows: dict[int, list[tuple[int, bytes | None]]] = {}
-        for event in batch:
-            message = event.message
-            rows.setdefault(message.partition, []).append(
-                (message.offset, message.value)
-            )
-        for number, found in rows.items():
-            self.partitions[number].apply(found)
+        """Do nothing: the batch loop has read all that counts.
+
+        Faust may still read what an owner that was replaced wrote after it.
+        """
 
     def _get(self, key: bytes) -> bytes | None:
         for partition in self.partitions.values():
@@ -88,8 +88,8 @@ class StateStore(SerializedStore[bytes, bytes]):
     async def backup_partition(
         self,
         tp: TP | int,
-        flush: bool = True,  # noqa: FBT001, FBT002 - Faust's signature
-        purge: bool = False,  # noqa: FBT001, FBT002
+        flush: bool = True,
+        purge: bool = False,
         keep: int = 1,
     ) -> None:
         """Refuse: the changelog is the copy, and backups are not Faust's."""
@@ -98,7 +98,7 @@ class StateStore(SerializedStore[bytes, bytes]):
     def restore_backup(
         self,
         tp: TP | int,
-        latest: bool = True,  # noqa: FBT001, FBT002 - Faust's signature
+        latest: bool = True,
         backup_id: int = 0,
     ) -> None:
         """Refuse, as `backup_partition`."""

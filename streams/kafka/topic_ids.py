@@ -33,7 +33,7 @@ _TRY_S: Final = 2.0
 """One question to one broker; the next may answer."""
 
 
-class _Uuid(AbstractType[bytes]):
+class _Uuid(AbstractType[bytes]):  # type: ignore[misc]
     """Sixteen bytes, of no type that aiokafka has."""
 
     @classmethod
@@ -49,11 +49,12 @@ class _Uuid(AbstractType[bytes]):
         return value
 
 
-class _MetadataResponse(Response):
+class _MetadataResponse(Response):  # type: ignore[misc]
     """Metadata, version 10: the first whose topics have ids."""
 
-    API_KEY = 3
-    API_VERSION = 10
+    # aiokafka declares properties and sets them so itself.
+    API_KEY = 3  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+    API_VERSION = 10  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
         (
@@ -97,7 +98,7 @@ class _MetadataResponse(Response):
     )
 
 
-class _MetadataRequest(RequestStruct):
+class _MetadataRequest(RequestStruct):  # type: ignore[misc]
     API_KEY = 3
     API_VERSION = 10
     FLEXIBLE_VERSION = True
@@ -118,15 +119,16 @@ class _MetadataRequest(RequestStruct):
     )
 
 
-class _Metadata(Request[_MetadataRequest]):
+class _Metadata(Request[_MetadataRequest]):  # type: ignore[misc]
     API_KEY = 3
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
 
     def build(self, request_struct_class: type[_MetadataRequest]) -> _MetadataRequest:
-        asked = (bytes(ID_BYTES), self._topic, {})
-        return request_struct_class([asked], False, False, False, {})
+        tags: dict[int, bytes] = {}
+        asked = (bytes(ID_BYTES), self._topic, tags)
+        return request_struct_class([asked], False, False, False, tags)
 
 
 async def topic_id(
@@ -148,7 +150,7 @@ async def topic_id(
             its topics have no ids.
     """
     deadline = asyncio.get_running_loop().time() + timeout_s
-    client = AIOKafkaClient(
+    client: Any = AIOKafkaClient(
         request_timeout_ms=int(_TRY_S * 1000), **settings.client_options()
     )
     try:
@@ -159,7 +161,7 @@ async def topic_id(
         await client.close()
 
 
-async def _asked(client: AIOKafkaClient, topic: str, deadline: float) -> bytes:
+async def _asked(client: Any, topic: str, deadline: float) -> bytes:
     """Ask until a broker answers; right after its making it may not know it."""
     loop = asyncio.get_running_loop()
     connected = False
@@ -178,16 +180,14 @@ async def _asked(client: AIOKafkaClient, topic: str, deadline: float) -> bytes:
                 field="topic",
                 hint="turnstate topics create",
             ) from None
-        except (IncompatibleBrokerVersion, NotImplementedError) as error:
-            raise UnavailableError(
-                f"the broker does not tell topic ids: {error}",
-                field="kafka",
-                hint="Kafka 2.8 or newer",
-            ) from error
+        except IncompatibleBrokerVersion as error:
+            raise _too_old(error) from error
         except (KafkaError, OSError):
             if loop.time() + _PAUSE_S >= deadline:
                 raise
             await asyncio.sleep(_PAUSE_S)
+        except RuntimeError as error:  # of aiokafka: none of its versions fits
+            raise _too_old(error) from error
 
 
 def _id_in(response: Any, topic: str) -> bytes:
@@ -198,3 +198,10 @@ def _id_in(response: Any, topic: str) -> bytes:
             return bytes(identity)
     raise UnknownTopicOrPartitionError(topic)
 
+
+def _too_old(error: Exception) -> UnavailableError:
+    return UnavailableError(
+        f"the broker does not tell topic ids: {error}",
+        field="kafka",
+        hint="Kafka 2.8 or newer",
+    )

@@ -1,5 +1,6 @@
 """The topics as code, made and checked: names, partitions, policies."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,6 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
+from turnstate.agents.registry import Stream
 from turnstate.schemas.errors import ConflictError, UnavailableError
 from turnstate.streams.documents import Document
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
@@ -23,6 +25,10 @@ _DAY_MS: Final = 86_400_000
 COMPARED: Final = ("cleanup.policy", "max.message.bytes")
 """What a topic must agree about; the rest is the operator's to tune."""
 
+_LOOKS: Final = 200
+_PAUSE_S: Final = 0.05
+"""Ten seconds for all brokers to hear of a topic."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
@@ -33,21 +39,37 @@ class Topics:
             choose: application id, table, `changelog`. One group has one state,
             so the group keeps two changelogs apart.
         group: The consumer group, which is the application id.
+        output_prefix: Put, behind the prefix, before what workers write, all
+            but turns: two groups of one topic of turns keep out of each
+            other's way.
 
     Example:
         >>> Topics("eu.", "turnstate").turns
         'eu.turns'
         >>> Topics("eu.", "turnstate").changelog
         'turnstate-state-changelog'
+        >>> Topics("eu.", "next", "next.").deltas
+        'eu.next.deltas'
     """
 
     prefix: str = ""
     group: str = "turnstate"
+    output_prefix: str = ""
 
     @classmethod
     def of(cls, settings: ClusterSettings) -> "Topics":
         """Return the names that settings give."""
-        return cls(settings.prefix, settings.group)
+        return cls(settings.prefix, settings.group, settings.output_prefix)
+
+    def named(self, stream: Stream) -> str:
+        """Return the topic that carries a stream of the agents' registry.
+
+        Example:
+            >>> Topics().named("dead_letters")
+            'dead-letters'
+        """
+        name: str = getattr(self, stream)
+        return name
 
     @property
     def turns(self) -> str:
@@ -57,7 +79,7 @@ class Topics:
     @property
     def deltas(self) -> str:
         """One frame a session and applied batch: the feed."""
-        return f"{self.prefix}deltas"
+        return f"{self.prefix}{self.output_prefix}deltas"
 
     @property
     def changelog(self) -> str:
@@ -67,22 +89,22 @@ class Topics:
     @property
     def anchors(self) -> str:
         """Where in a session its meaning turns."""
-        return f"{self.prefix}anchors"
+        return f"{self.prefix}{self.output_prefix}anchors"
 
     @property
     def entities(self) -> str:
         """What sessions speak of."""
-        return f"{self.prefix}entities"
+        return f"{self.prefix}{self.output_prefix}entities"
 
     @property
     def residency(self) -> str:
         """In which tier a session should be."""
-        return f"{self.prefix}residency"
+        return f"{self.prefix}{self.output_prefix}residency"
 
     @property
     def dead_letters(self) -> str:
         """What was refused."""
-        return f"{self.prefix}dead-letters"
+        return f"{self.prefix}{self.output_prefix}dead-letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +178,7 @@ async def create_topics(settings: ClusterSettings) -> Document:
         missing = [plan for plan in wanted if plan.name not in found]
         if missing:
             await _create(admin, missing)
+            await _known(admin, wanted)
         for row in rows:
             if row["status"] == "missing":
                 row["status"] = "created"
@@ -264,6 +287,19 @@ def _take_configs(response: Any, found: dict[str, dict[str, str]]) -> None:
                 field="kafka",
             )
         found[name] |= {entry[0]: entry[1] for entry in entries}
+
+
+async def _known(admin: AIOKafkaAdminClient, wanted: Sequence[TopicPlan]) -> None:
+    """Wait until brokers know what was just created: they learn it by and by."""
+    for _ in range(_LOOKS):
+        if len(await _described(admin, wanted)) == len(wanted):
+            return
+        await asyncio.sleep(_PAUSE_S)
+    raise UnavailableError(
+        "the topics are created, but a broker does not know them yet",
+        field="kafka",
+        hint="turnstate topics check",
+    )
 
 
 async def _create(admin: AIOKafkaAdminClient, missing: Sequence[TopicPlan]) -> None:

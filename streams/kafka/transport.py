@@ -1,22 +1,34 @@
 """Faust's Kafka transport, with one event for each fetched chunk of a partition."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
 import aiokafka
-from aiokafka.structs import ConsumerRecord
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
 from faust.types.transports import ConsumerT, ProducerT
 
+from turnstate.streams.kafka.cancelled_calls import (
+    CallCancelledError,
+    calls_may_be_cancelled,
+)
 from turnstate.streams.kafka.ledger import Ledger
+from turnstate.streams.kafka.loops import new_loop
+from turnstate.streams.kafka.membership import MembershipLease
 
 SCHEME: Final = "turnstate-kafka"
 """Of broker addresses that take this transport (entry point `faust.transports`)."""
 
 ONE_BATCH_BYTES: Final = 1 << 20
 """Records for a partition go out in batches of about so much."""
+
+
+FETCH_BYTES_MIN: Final = 64 << 10
+"""What a broker collects before it answers, unless the wait is over."""
 
 
 class Chunk(NamedTuple):
@@ -37,15 +49,68 @@ class Chunk(NamedTuple):
         """Return the offset of the last record."""
         return int(self.records[-1].offset)
 
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of its values."""
+        return sum([len(record.value or b"") for record in self.records])
+
+
+class Host(Protocol):
+    """What the drivers ask of the application that they run in.
+
+    Attributes:
+        chunked_topics: Topics whose records come as chunks.
+        fetch_max_wait_ms: How long a broker may hold a fetch that finds little.
+        membership: Hears of heartbeats.
+    """
+
+    chunked_topics: frozenset[str]
+    fetch_max_wait_ms: int
+    membership: MembershipLease
+
 
 class ChunkThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread, with the fetch wait that the settings name."""
 
     def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
-        consumer = super()._create_worker_consumer(transport)
-        # Hard-coded in Faust: 1.5 s, which a lone turn would have to wait.
-        consumer._fetch_max_wait_ms = self.app.fetch_max_wait_ms
+        consumer: Any = super()._create_worker_consumer(transport)
+        # Hard-coded in Faust: 1.5 s, and an answer for each record that comes.
+        # Thousands of answers a second, with a record each, cost more than the
+        # fold; so the broker waits for company, but not for long.
+        consumer._fetch_max_wait_ms = cast("Host", self.app).fetch_max_wait_ms
+        consumer._fetch_min_bytes = FETCH_BYTES_MIN
         return consumer
+
+    async def on_start(self) -> None:
+        """Start the consumer, and hear of its heartbeats."""
+        await super().on_start()
+        consumer: Any = self._ensure_consumer()
+        cast("Host", self.app).membership.watch(consumer._coordinator)
+
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        """Commit; say no where a rebalance has taken the partitions.
+
+        Faust ends the worker then, but their owner folds what follows: what
+        is folded and not committed changes nothing when it comes again.
+        """
+        consumer: Any = self._ensure_consumer()
+        mine = self.assignment()
+        wanted = {
+            TopicPartition(tp.topic, tp.partition): OffsetAndMetadata(offset, "")
+            for tp, offset in offsets.items()
+            if tp in mine
+        }
+        if not wanted:
+            return False
+        try:
+            await consumer.commit(wanted)
+        except (CommitFailedError, IllegalStateError):
+            return False
+        except KafkaError as error:
+            await self.crash(error)
+            return False
+        return True
 
 
 class ChunkConsumer(driver.Consumer):
@@ -57,33 +122,50 @@ class ChunkConsumer(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.ledger = Ledger()
+        self.ledger: Ledger[TP] = Ledger()
 
     def _new_consumer_thread(self) -> ChunkThread:
-        return ChunkThread(self, loop=self.loop, beacon=self.beacon)
+        return ChunkThread(
+            self, loop=self.loop, beacon=self.beacon, thread_loop=new_loop()
+        )
 
     def _is_chunked(self, topic: str) -> bool:
-        return topic in self.app.chunked_topics
+        return topic in cast("Host", self.app).chunked_topics
 
-    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:
+    async def getmany(
+        self, timeout: float
+    ) -> AsyncIterator[tuple[TP, Message]]:
         """Yield one message a fetched partition; its value is a `Chunk`."""
-        records, active = await self._wait_next_records(timeout)
+        try:
+            with calls_may_be_cancelled():
+                found = await self._wait_next_records(timeout)
+        except CallCancelledError:
+            return
+        records: Any = found[0]
+        active = found[1] or set()
         generation = self.app.consumer_generation_id
         if records is None or self.should_stop:
             return
         if not self.flow_active:
             # Fetched while a rebalance began: it will be fetched again.
-            await self.perform_seek()
+            with suppress(IllegalStateError, CallCancelledError):
+                # Where it has gone on meanwhile: at its end Faust seeks.
+                with calls_may_be_cancelled():
+                    await self.perform_seek()
             return
         for tp, message in self._messages(records, generation):
-            if not self.flow_active or self.app.consumer_generation_id != generation:
+            if not self._still_flows(generation):
                 return
-            if active is None or tp in active or tp in self._buffered_partitions:
+            if tp in active or tp in self._buffered_partitions:
                 if self._is_chunked(tp.topic):
                     self.ledger.fetched(tp, message.offset)
                     # Offsets between two chunks are no gap to account for.
                     self._read_offset[tp] = None
                 yield tp, message
+
+    def _still_flows(self, generation: int) -> bool:
+        """Say whether no rebalance has begun since a fetch."""
+        return self.flow_active and self.app.consumer_generation_id == generation
 
     def _messages(
         self, records: Any, generation: int
@@ -98,7 +180,7 @@ class ChunkConsumer(driver.Consumer):
                     yield tp, self._to_message(tp, record)
                 continue
             message = self._to_message(tp, fetched[-1])
-            message.value = Chunk(tp, fetched, generation)
+            message.value = cast("Any", Chunk(tp, fetched, generation))
             yield tp, message
 
     def ack(self, message: Message) -> bool:
@@ -126,10 +208,25 @@ class ChunkConsumer(driver.Consumer):
 
     async def perform_seek(self) -> None:
         """Seek to the committed offsets; what was in flight comes again."""
-        for tp in self.assignment():
-            if self._is_chunked(tp.topic):
-                self.ledger.forget(tp)
+        mine = [tp for tp in self.assignment() if self._is_chunked(tp.topic)]
+        for tp in mine:
+            self.ledger.forget(tp)
         await super().perform_seek()
+        # Where nothing is committed aiokafka stays where it has read to: what
+        # came while a rebalance held the flow would be passed over for ever.
+        uncommitted = [tp for tp in mine if not self._read_offset[tp]]
+        if uncommitted:
+            begins = await self.earliest_offsets(*uncommitted)
+            for tp in uncommitted:
+                await self.seek(tp, begins[tp])
+
+    async def commit(self, *args: Any, **kwargs: Any) -> bool:
+        """Commit what is done; a commit that was cut off is made again later."""
+        try:
+            with calls_may_be_cancelled():
+                return await super().commit(*args, **kwargs)
+        except CallCancelledError:
+            return False
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Let Faust settle, then forget what was in flight."""
@@ -182,5 +279,5 @@ class BatchProducer(driver.Producer):
 class Transport(driver.Transport):
     """The transport that Faust finds under `turnstate-kafka`."""
 
-    Consumer: type[ConsumerT] = ChunkConsumer
-    Producer: type[ProducerT] = BatchProducer
+    Consumer: ClassVar[type[ConsumerT]] = ChunkConsumer
+    Producer: ClassVar[type[ProducerT]] = BatchProducer

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import signal
-import sys
+import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from aiokafka.errors import KafkaError
@@ -17,10 +17,12 @@ from turnstate.streams.embedded.lock import OwnerLock
 from turnstate.streams.embedded.store import graph_of
 from turnstate.streams.kafka.app import DRAIN_S, WorkerApp, create_app
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.loops import run
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.restore import RestoreProgress, Told
 from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topics import Topics, check_topics
+from turnstate.streams.kafka.worker_doors import WorkerDoors
 from turnstate.streams.process import tune_garbage_collector
 from turnstate.streams.settings import Settings
 
@@ -42,7 +44,7 @@ def run_worker(
     *,
     clock: Clock | None = None,
     told: Told | None = None,
-) -> None:
+) -> int:
     """Run a worker until it is told to end (SIGTERM, SIGINT).
 
     Args:
@@ -51,6 +53,9 @@ def run_worker(
         instance: Its name; one process at a time may run it.
         clock: For arrival times.
         told: Is told of a restore's progress.
+
+    Returns:
+        How many turns it folded.
 
     Raises:
         TurnstateError: why it ended, if it was not told to.
@@ -64,21 +69,10 @@ def run_worker(
         worker = Worker(
             settings, cluster, instance, clock or SystemClock(), told or _log_progress
         )
-        _run(worker.main())
+        run(worker.main())
+        return worker.metrics.turns
     finally:
         lock.release()
-
-
-def _run(main: Any) -> None:
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(main)
-    else:
-        asyncio.run(main, loop_factory=uvloop.new_event_loop) if sys.version_info >= (
-            3,
-            12,
-        ) else uvloop.run(main)
 
 
 def _locked(folder: Path, instance: str) -> OwnerLock:
@@ -134,6 +128,7 @@ class Worker:
         self.told = told
         self.metrics = WorkerMetrics()
         self._stop = asyncio.Event()
+        self._away = False
 
     async def main(self) -> None:
         """Run until told to end.
@@ -144,24 +139,29 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        app = await self._app()
+        doors = WorkerDoors(self.cluster)
+        try:
+            app = await self._app(doors)
+        except BaseException:
+            await doors.close()
+            raise
         try:
             await app.start()
             _log.info("worker.started", instance=self.instance)
-            await self._watch(app)
+            await self._watch(app, doors)
         except KafkaError as error:
             raise _gone(error) from error
         finally:
-            await self._end(app)
+            await self._end(app, doors)
         if app.crash_reason is not None:
             raise _why(app.crash_reason) from app.crash_reason
 
-    async def _app(self) -> WorkerApp:
+    async def _app(self, doors: WorkerDoors) -> WorkerApp:
         topics = Topics.of(self.cluster)
         await check_topics(self.cluster)
         log_id = await topic_id(self.cluster, topics.turns, timeout_s=_BROKER_AWAY_S)
         changelog_id = await topic_id(self.cluster, topics.changelog)
-        return create_app(
+        app = create_app(
             self.cluster,
             data=self.settings.data / self.instance,
             instance=self.instance,
@@ -173,35 +173,37 @@ class Worker:
             clock=self.clock,
             metrics=self.metrics,
             told=self.told,
+            url=doors.url,
         )
+        await doors.open(app, log_id)
+        return app
 
-    async def _watch(self, app: WorkerApp) -> None:
-        """Keep the metrics fresh until the end."""
+    async def _watch(self, app: WorkerApp, doors: WorkerDoors) -> None:
+        """Keep the metrics fresh until the end.
+
+        Raises:
+            UnavailableError: the brokers were away for longer than is set.
+        """
+        heard = time.monotonic()
         while not self._stop.is_set() and app.crash_reason is None:
+            if app.membership.holds:
+                heard = time.monotonic()
+            silence_s = time.monotonic() - heard
+            if silence_s > self.cluster.broker_away_s:
+                self._away = True
+                raise _gone(f"no heartbeat was answered for {silence_s:.0f} s")
             try:
                 async with asyncio.timeout(_METRICS_S):
                     await self._stop.wait()
             except TimeoutError:
-                self._measure(app)
+                doors.measure(app)
 
-    def _measure(self, app: WorkerApp) -> None:
-        ends = {
-            tp.partition: end
-            for tp, end in app.monitor.tp_end_offsets.items()
-            if tp.topic == app.topics_named.turns and end is not None
-        }
-        folded = {
-            number: partition.folded[0]
-            for number, partition in app.partitions.items()
-            if partition.folded is not None
-        }
-        self.metrics.partitions(folded, ends)
-
-    async def _end(self, app: WorkerApp) -> None:
+    async def _end(self, app: WorkerApp, doors: WorkerDoors) -> None:
         """Stop in bounded time; what is not done by then is done again elsewhere."""
         try:
             async with asyncio.timeout(SHUTDOWN_S):
-                if app.crash_reason is None:
+                await doors.close()
+                if app.crash_reason is None and not self._away:
                     await app.checkpointer.drain(DRAIN_S)
                     await app.consumer.commit()
                 await app.checkpointer.close()
@@ -225,7 +227,7 @@ def _why(reason: BaseException) -> TurnstateError:
     )
 
 
-def _gone(error: BaseException) -> UnavailableError:
+def _gone(error: BaseException | str) -> UnavailableError:
     return UnavailableError(
         f"Kafka did not answer in time: {error}",
         field="kafka",

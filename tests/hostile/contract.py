@@ -28,6 +28,9 @@ CONTEXT: Final = "context"
 ERASE: Final = "erase"
 """What was said can be erased from every file."""
 
+OBJECTS: Final = "objects"
+"""Slots, tags and stamps are JSON objects: with names, in any depth."""
+
 
 class Refusal(NamedTuple):
     """How a record was refused."""

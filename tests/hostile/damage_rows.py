@@ -11,7 +11,7 @@ from hostile.cases import (
     raw_line,
     refused,
 )
-from hostile.contract import READ, REOPEN, SEAL, STATE, OpenDoor
+from hostile.contract import OBJECTS, READ, REOPEN, SEAL, STATE, OpenDoor
 
 from turnstate.schemas.limits import RECORD_BYTES_MAX
 
@@ -66,13 +66,19 @@ def a_doubled_key_is_refused_at_every_level(door: OpenDoor) -> None:
         ("metadata.a", b'"metadata":{"a":1,"a":1}'),
         ("metadata.a[0].b", b'"metadata":{"a":[{"b":1,"b":2}]}'),
         ("slots.set.a", b'"slots":{"set":{"a":1,"a":2}}'),
-        ("slots.set", b'"slots":{"set":{},"set":{}}'),
         ("usage.n", b'"usage":{"n":1,"n":1}'),
         ("mood.a", b'"mood":{"a":1,"a":1}'),
     ):
         refused(door, "doubled_key", field, raw_line(inner))
     refused(door, "doubled_key", "tenant", b'{"tenant":"t",' + raw_line(b'"a":1')[1:])
     assert door.turns() == []
+
+
+@case(0, OBJECTS)
+def an_object_given_twice_is_refused(door: OpenDoor) -> None:
+    """Two empty objects are two, too."""
+    inner = b'"slots":{"set":{},"set":{}}'
+    refused(door, "doubled_key", "slots.set", raw_line(inner))
 
 
 @case(0, READ)
@@ -132,11 +138,16 @@ def any_spelling_is_let_in(door: OpenDoor) -> None:
 
 @case(0, READ)
 def unknown_fields_survive(door: OpenDoor) -> None:
-    """A field of a newer version is kept; an unknown name inside is refused."""
+    """A field of a newer version is kept."""
     accepted(door, line(mood={"b": 1, "a": "é"}, extra={"a": "YQ=="}))
     (turn,) = door.turns()
     assert turn["mood"] == {"b": 1, "a": "é"}
     assert turn["extra"] == {"a": "YQ=="}
+
+
+@case(0, OBJECTS)
+def unknown_names_inside_are_refused(door: OpenDoor) -> None:
+    """Inside a field there is no place to keep what is not known."""
     refused(door, "unknown_field", "slots.sett", line(slots={"sett": {"a": 1}}))
     refused(door, "unknown_field", "stamp.vector", line(stamp={"vector": {}}))
 

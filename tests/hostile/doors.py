@@ -17,6 +17,7 @@ from hostile.contract import (
     CONTEXT,
     ERASE,
     LETTERS,
+    OBJECTS,
     READ,
     REOPEN,
     SEAL,
@@ -27,6 +28,7 @@ from hostile.contract import (
 )
 from msgspec import UNSET
 
+from support.protobuf_wire import as_protobuf
 from turnstate.agents.dead_letters import decode_dead_letter
 from turnstate.agents.session.step import Answer
 from turnstate.replay.engine import fold_recording
@@ -178,6 +180,25 @@ class StoreDoor:
 
     def close(self) -> None:
         self.owned.close()
+
+
+class ProtobufDoor(StoreDoor):
+    """The same store, given turns as protobuf, with all that is wrong in them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._lines: dict[bytes, bytes] = {}
+
+    def send(self, lines: Sequence[bytes]) -> Sent:
+        written = [as_protobuf(line) for line in lines]
+        self._lines |= zip(written, lines, strict=True)
+        return sent_of(self.store.publish(written), lines)
+
+    def letters(self) -> list[Refusal]:
+        return [
+            each._replace(raw=self._lines.get(each.raw or b"", each.raw))
+            for each in super().letters()
+        ]
 
 
 class ClientDoor(StoreDoor):
@@ -357,16 +378,19 @@ NO_STORE: Final = "no store stands behind it"
 NOT_AGAIN: Final = (
     "the same store as behind `store`: what is erased is looked for there"
 )
-STORED: Final = frozenset({READ, STATE, LETTERS, REOPEN, SEAL, CONTEXT})
+MESSAGES: Final = "they are messages there: with numbers, as deep as the schema"
+STORED: Final = frozenset({READ, STATE, LETTERS, REOPEN, SEAL, CONTEXT, OBJECTS})
+MESSAGED: Final = STORED - {OBJECTS}
 
 DOORS: Final = (
     Door(
         "bytes",
         lambda _folder: BytesDoor(),
-        frozenset({READ, LETTERS}),
+        frozenset({READ, LETTERS, OBJECTS}),
         dict.fromkeys((STATE, REOPEN, SEAL, CONTEXT, ERASE), NO_STORE),
     ),
     Door("store", StoreDoor, STORED | {ERASE}, {}),
+    Door("protobuf", ProtobufDoor, MESSAGED | {ERASE}, {OBJECTS: MESSAGES}),
     Door("client", ClientDoor, STORED | {ERASE}, {}),
     Door("socket", SocketDoor, STORED | {ERASE}, {}),
     Door("publish", PublishDoor, STORED | {ERASE}, {}),

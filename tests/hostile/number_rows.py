@@ -12,7 +12,7 @@ from hostile.cases import (
     raw_line,
     refused,
 )
-from hostile.contract import READ, STATE, OpenDoor
+from hostile.contract import OBJECTS, READ, STATE, OpenDoor
 
 from turnstate.schemas.limits import JSON_DEPTH_MAX
 
@@ -107,14 +107,23 @@ def depth_beyond_the_limit_is_refused(door: OpenDoor) -> None:
             for inner in (
                 b'"metadata":%s',
                 b'"mood":%s',
-                b'"content":%s',
+                b'"content":[%s]',
                 b'"slots":{"set":{"a":%s}}',
-                b'"stamp":%s',
             ):
                 sent = door.send([raw_line(inner % value)])
                 assert [each.code for each in sent.refusals] == ["too_deep"]
     accepted(door, line("on"))
     assert contents(door.turns()) == ["on"]
+
+
+@case(8, OBJECTS)
+def depth_where_none_belongs_is_refused(door: OpenDoor) -> None:
+    """Depth is looked at before types are."""
+    for levels in (64, 10_000):
+        for value in (nested(levels), b'{"a":' * levels + b"1" + b"}" * levels):
+            for field in (b"stamp", b"content"):
+                sent = door.send([raw_line(b'"%s":%s' % (field, value))])
+                assert [each.code for each in sent.refusals] == ["too_deep"]
 
 
 @case(8, READ)

@@ -1,16 +1,24 @@
-"""The command, run in another process or, for speed, in this one."""
+"""The command, in another process or in this one, and the services that it meets."""
 
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
 from support.commands import COMMAND, GOOD, TIMEOUT_S, Run
+from support.shared_services import shared, shared_root
+from turnstate.infra.services.kafka import start_kafka
+from turnstate.infra.services.redis import start_redis
+from turnstate.infra.services.s3 import start_s3
 from turnstate.streams.cli import main
+
+if TYPE_CHECKING:
+    from support.both_ways import Running
 
 
 @pytest.fixture(name="run")
@@ -64,3 +72,38 @@ def fixture_filled(told: Callable[..., Any]) -> Any:
     code, document = told("publish", "-", stdin=GOOD)
     assert (code, document["accepted"]) == (0, 3)
     return told
+
+
+@pytest.fixture(name="kafka", scope="session")
+def fixture_kafka(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The address of a broker that all tests share: take topics of your own."""
+    with shared(shared_root(tmp_path_factory), "kafka", start_kafka) as server:
+        yield server.bootstrap
+
+
+@pytest.fixture(name="redis_server", scope="session")
+def fixture_redis_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a Redis that all tests share: take keys of your own."""
+    with shared(shared_root(tmp_path_factory), "redis", start_redis) as server:
+        yield server.url
+
+
+@pytest.fixture(name="s3_server", scope="session")
+def fixture_s3_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[dict[str, str]]:
+    """Endpoint, keys and bucket of an S3 server that all tests share."""
+    with shared(shared_root(tmp_path_factory), "s3", start_s3) as server:
+        yield server.connection
+
+
+@pytest.fixture(name="running", scope="session")
+def fixture_running(
+    kafka: str, tmp_path_factory: pytest.TempPathFactory
+) -> Generator["Running"]:
+    """Two workers with the samples folded, and an embedded store beside them."""
+    from support.both_ways import both_ways
+
+    folder = tmp_path_factory.mktemp(f"reads-{uuid4().hex[:8]}")
+    with both_ways(kafka, folder) as running:
+        yield running

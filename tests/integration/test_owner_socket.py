@@ -377,7 +377,7 @@ def test_an_owner_without_a_socket_is_reported_in_time(
 def test_too_many_connections_are_told_to_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "CONNECTIONS_MAX", 1)
+    monkeypatch.setattr(owner, "LIMITS", owner.LIMITS._replace(connections=1))
     with OwnedStore(Settings(data=tmp_path)), asking(tmp_path) as beside:
         beside.publish([turn(0)])
         with pytest.raises(UnavailableError) as busy:

@@ -8,14 +8,14 @@ import typer
 
 from turnstate.streams.cli.main import (
     COMMANDS,
-    LETTER_COMMANDS,
+    GROUPS,
     application,
     run,
 )
 
 PATHS = [
     *([entry.name] for entry in COMMANDS),
-    *(["dead-letters", entry.name] for entry in LETTER_COMMANDS),
+    *([group.name, entry.name] for group in GROUPS for entry in group.entries),
 ]
 
 
@@ -46,7 +46,10 @@ def test_a_command_takes_the_store_the_profile_and_json(path: list[str]) -> None
 
 
 EXAMPLES = [
-    example for entry in (*COMMANDS, *LETTER_COMMANDS) for example in entry.examples
+    example
+    for entries in (COMMANDS, *(group.entries for group in GROUPS))
+    for entry in entries
+    for example in entry.examples
 ]
 
 
@@ -117,7 +120,7 @@ def test_a_wrong_call_exits_2_with_the_field_named(
 def test_what_nobody_foresaw_is_one_line_and_exit_1(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by nought")
 
     monkeypatch.setattr("turnstate.streams.cli.doors.settings_of", fail)

@@ -1,0 +1,349 @@
+"""Read a cluster: each question goes to the worker that owns the partition."""
+
+import asyncio
+import heapq
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Final, Self
+
+from turnstate.agents.session.step import Answer
+from turnstate.schemas.dialogue.head import Head
+from turnstate.schemas.errors import ConflictError, UnavailableError
+from turnstate.schemas.ids import SessionName, checked_id
+from turnstate.schemas.operation import MAIN
+from turnstate.streams.documents import Document
+from turnstate.streams.embedded.methods import StoreCalls
+from turnstate.streams.kafka import dead_letters
+from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.connections import admin_client
+from turnstate.streams.kafka.feed import followed
+from turnstate.streams.kafka.partitioning import partition_of_session
+from turnstate.streams.kafka.routing import Address, Routes, find_routes
+from turnstate.streams.kafka.topic_ids import topic_id
+from turnstate.streams.kafka.topics import Topics
+from turnstate.streams.kafka.worker_links import WorkerLinks
+
+HOPS_MAX: Final = 3
+"""Different workers that one question goes to."""
+
+PATIENCE_S: Final = 10.0
+"""What a question waits beyond the session time-out of a worker that died."""
+
+_PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5)
+
+_RETRIED: Final = frozenset(
+    {
+        "busy",
+        "no_owner",
+        "not_fresh",
+        "not_here",
+        "other_log",
+        "owner_busy",
+        "owner_closing",
+        "rebalancing",
+        "unavailable",
+        "worker_lost",
+        "worker_silent",
+    }
+)
+"""What may be otherwise in a moment, when the group has settled."""
+
+_OF_A_SESSION: Final = frozenset(
+    {"state", "turns", "history", "head", "context", "reach"}
+)
+
+
+class ClusterReader(StoreCalls):
+    """Answer the reads of a store from the workers of a cluster.
+
+    Each answer about a session has `reflects`, the position of the log that it
+    is not older than. A partition that moves is waited for, and never answered
+    from a store that may be behind. Safe to use from several threads, but not
+    in the thread of an event loop.
+
+    Args:
+        cluster: Where the brokers are, and the group.
+        wait_s: How long a question may take in all; None = the session
+            time-out and a little.
+    """
+
+    def __init__(
+        self, cluster: ClusterSettings, *, wait_s: float | None = None
+    ) -> None:
+        self.cluster = cluster
+        self._topics = Topics.of(cluster)
+        session_s = cluster.session_timeout_ms / 1000
+        self._wait_s = session_s + PATIENCE_S if wait_s is None else wait_s
+        self._lock = threading.Lock()
+        self._routes: Routes | None = None
+        self._links: WorkerLinks | None = None
+
+    def close(self) -> None:
+        """Hang up."""
+        with self._lock:
+            if self._links is not None:
+                self._links.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- one session ---------------------------------------------------------------
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Have the worker of a session answer.
+
+        Raises:
+            UnavailableError: no worker can, in time; or the method does not
+                work on a cluster (code `embedded_only`).
+            TurnstateError: what the method raises.
+        """
+        if method not in _OF_A_SESSION:
+            name = method.replace("_", "-")
+            raise UnavailableError(
+                f"{name} does not work on a cluster",
+                field="profile",
+                hint="leave --profile and TURNSTATE_PROFILE out to run embedded",
+                code="embedded_only",
+            )
+        tenant = checked_id(arguments["tenant"], "tenant")
+        session = checked_id(arguments["session"], "session")
+        number = partition_of_session(tenant, session, self.cluster.partitions)
+        return self._ask(number, method, arguments)
+
+    def state(self, tenant: str, session: str, **options: Any) -> Document:
+        """Return the state of a session, at any version that it ever had."""
+        return self.call("state", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    def turns(self, tenant: str, session: str, **options: Any) -> Document:
+        """Return turns of a branch in order, a page of them."""
+        return self.call("turns", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    def history(self, tenant: str, session: str) -> Document:
+        """Return how the session is stored: one row a frame or segment."""
+        return self.call("history", tenant=tenant, session=session)  # type: ignore[no-any-return]
+
+    def head(self, tenant: str, session: str, version: int | None = None) -> Head:
+        """Return the head of a session at a version, for programs."""
+        return self.call("head", tenant=tenant, session=session, version=version)  # type: ignore[no-any-return]
+
+    # -- what needs a store that this process can write ------------------------------
+
+    def publish(self, records: Sequence[bytes]) -> list[Answer]:
+        """Refuse: a cluster is published to by its log (`TurnProducer`)."""
+        del records
+        raise UnavailableError(
+            "a cluster is not published to through its reader",
+            field="profile",
+            hint="use streams.kafka.producer.TurnProducer, or turnstate publish",
+            code="embedded_only",
+        )
+
+    def rollback(
+        self, tenant: str, session: str, version: int, branch: str = MAIN
+    ) -> Answer:
+        """Refuse: operations are turns, published like others."""
+        return self.call(  # type: ignore[no-any-return]
+            "rollback", tenant=tenant, session=session, version=version, branch=branch
+        )
+
+    def fork(self, tenant: str, session: str, branch: str, **options: Any) -> Answer:
+        """Refuse, likewise."""
+        return self.call(  # type: ignore[no-any-return]
+            "fork", tenant=tenant, session=session, branch=branch, **options
+        )
+
+    def end(self, tenant: str, session: str, **options: Any) -> Answer:
+        """Refuse, likewise."""
+        return self.call("end", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    # -- all of them -----------------------------------------------------------------
+
+    def sessions(
+        self, *, tenant: str | None = None, tier: str | None = None, prefix: str = ""
+    ) -> Iterator[Document]:
+        """Yield a row for each session, in key order over all workers."""
+        options = {"tenant": tenant, "tier": tier, "prefix": prefix}
+        return heapq.merge(
+            *(self._rows(number, options) for number in self._numbers()),
+            key=lambda row: SessionName(row["tenant"], row["session"]).key(),
+        )
+
+    def _rows(self, number: int, options: dict[str, Any]) -> Iterator[Document]:
+        for page in self._pages(number, "sessions", options):
+            yield from page["rows"]
+
+    def stats(self) -> Document:
+        """Return totals over all workers.
+
+        `log_bytes` is null: the brokers know it, and tell it to nobody but
+        their own tools.
+        """
+        names = ("sessions", "turns", "text_bytes", "hot")
+        sizes = ("hot_bytes", "state_bytes", "disk_bytes")
+        sums = dict.fromkeys((*names, *sizes), 0)
+        for number in self._numbers():
+            for page in self._pages(number, "stats", {}):
+                for name in sums:
+                    sums[name] += page.get(name, 0)
+        letters = asyncio.run(dead_letters.dead_letters(self.cluster))
+        warm = {"sessions": sums["sessions"] - sums["hot"]}
+        return {
+            "sessions": sums["sessions"],
+            "turns": sums["turns"],
+            "text_bytes": sums["text_bytes"],
+            "log_bytes": None,
+            "state_bytes": sums["state_bytes"],
+            "disk_bytes": sums["disk_bytes"],
+            "tiers": {
+                "hot": {"sessions": sums["hot"], "bytes": sums["hot_bytes"]},
+                "warm": {**warm, "bytes": sums["state_bytes"]},
+                "cold": {"sessions": 0, "bytes": 0},
+            },
+            "dead_letters": len(letters["dead_letters"]),
+        }
+
+    def verify(
+        self, tenant: str | None = None, progress: Callable[..., Any] | None = None
+    ) -> Document:
+        """Check everything that the workers store against everything else."""
+        sums = dict.fromkeys(("sessions", "frames", "versions"), 0)
+        bad: list[Document] = []
+        for number in self._numbers():
+            for page in self._pages(number, "verify", {"tenant": tenant}):
+                for name in sums:
+                    sums[name] += page[name]
+                bad += page["bad"]
+                if progress is not None:
+                    progress(sums["sessions"])
+        return {**sums, "bad": bad}
+
+    def positions(self) -> list[Document]:
+        """Return how far each partition is folded, as its worker says now.
+
+        Raises:
+            UnavailableError: a worker does not answer.
+        """
+        rows: list[Document] = []
+        deadline = time.monotonic() + self._wait_s
+        for address in sorted(set(self.routes().owners.values())):
+            answer = self._worker_links().ask(address, "positions", {}, deadline)
+            rows += answer["partitions"]
+        return sorted(rows, key=lambda row: row["partition"])
+
+    def subscribe(
+        self,
+        tenant: str | None = None,
+        session: str | None = None,
+        *,
+        token: str | None = None,
+        follow: bool = True,
+        stopped: Callable[[], bool] | None = None,
+    ) -> Generator[Document]:
+        """Yield the events of a session, or of all, from the topic `deltas`."""
+        return followed(
+            self.cluster,
+            self.state,
+            tenant,
+            session,
+            token=token,
+            follow=follow,
+            stopped=stopped,
+        )
+
+    def routes(self) -> Routes:
+        """Ask the group anew who owns what.
+
+        Raises:
+            UnavailableError: the brokers do not answer.
+            ConflictError: the group has more partitions than the settings say.
+        """
+        routes, log = asyncio.run(self._look())
+        strange = max(routes.owners, default=-1)
+        if strange >= self.cluster.partitions:
+            raise ConflictError(
+                f"a worker has partition {strange}, there are to be"
+                f" {self.cluster.partitions} partitions",
+                field="partitions",
+                hint="give this command the settings that the workers have",
+                code="other_partitions",
+            )
+        with self._lock:
+            self._routes = routes
+            if self._links is None:
+                self._links = WorkerLinks(log)
+        return routes
+
+    # -- inside ----------------------------------------------------------------------
+
+    def _numbers(self) -> range:
+        return range(self.cluster.partitions)
+
+    def _pages(
+        self, number: int, method: str, options: dict[str, Any]
+    ) -> Iterator[Document]:
+        """Yield pages of a partition; where it moves, its new owner goes on."""
+        place: dict[str, Any] = {}
+        while True:
+            arguments = {"partition": number, **options, **place}
+            page: Document = self._ask(number, method, arguments)
+            yield page
+            following = page["next"]
+            if following is None:
+                return
+            if isinstance(following, bytes):
+                place = {"after": following}
+            else:
+                place = {"table": following[0], "after": following[1]}
+
+    def _ask(self, number: int, method: str, arguments: dict[str, Any]) -> Any:
+        """Ask who owns a partition, and again where that changes meanwhile."""
+        deadline = time.monotonic() + self._wait_s
+        asked: set[Address] = set()
+        tries = 0
+        while True:
+            try:
+                address = self._known().address(number)
+                if address not in asked and len(asked) == HOPS_MAX:
+                    raise _wandering(number)
+                asked.add(address)
+                return self._worker_links().ask(address, method, arguments, deadline)
+            except UnavailableError as error:
+                pause_s = _PAUSES_S[min(tries, len(_PAUSES_S) - 1)]
+                if error.code not in _RETRIED or time.monotonic() + pause_s > deadline:
+                    raise
+                time.sleep(pause_s)
+                self._forget()
+                tries += 1
+
+    def _worker_links(self) -> WorkerLinks:
+        assert self._links is not None, "made with the first routes"
+        return self._links
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._routes = None
+
+    def _known(self) -> Routes:
+        with self._lock:
+            routes = self._routes
+        return routes or self.routes()
+
+    async def _look(self) -> tuple[Routes, bytes]:
+        log = b""
+        if self._links is None:
+            log = await topic_id(self.cluster, self._topics.turns)
+        async with admin_client(self.cluster, timeout_s=self._wait_s) as admin:
+            return await find_routes(self.cluster, admin, self._topics.turns), log
+
+
+def _wandering(number: int) -> UnavailableError:
+    return UnavailableError(
+        f"partition {number} was looked for at {HOPS_MAX} workers",
+        field="partition",
+        hint="the group does not settle: see why its workers come and go",
+        code="hops",
+    )

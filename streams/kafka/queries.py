@@ -1,0 +1,129 @@
+"""What may be asked of a worker: each method, its arguments with types and bounds."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.operation import MAIN
+from turnstate.streams.embedded.methods import DOCUMENT, HEAD, Form, Method
+
+SCHEME: Final = "turnstate"
+"""Of a worker's address in the group's metadata."""
+
+PAGE_ROWS: Final = 1000
+
+Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+Limit = Annotated[int, Meta(ge=1, le=1 << 40)]
+
+_Query = TypeVar("_Query", bound=Struct)
+
+
+class SessionQuery(Struct, forbid_unknown_fields=True, kw_only=True):
+    """About one session."""
+
+    tenant: str
+    session: str
+
+
+class HeadQuery(SessionQuery, kw_only=True):
+    """About a session at a version."""
+
+    version: Count | None = None
+
+
+class StateQuery(HeadQuery, kw_only=True):
+    """About a branch of a session at a version."""
+
+    branch: str = MAIN
+
+
+class TurnsQuery(StateQuery, kw_only=True):
+    """For a page of turns."""
+
+    at: Count = 0
+    limit: Limit = PAGE_ROWS
+
+
+class ContextQuery(StateQuery, kw_only=True):
+    """For messages that fit a budget."""
+
+    budget_tokens: int
+    complete_open_calls: bool = False
+
+
+class ReachQuery(SessionQuery, kw_only=True):
+    """For an answer once the session, or the log, is as far as said."""
+
+    at_least: Count | str
+    timeout_ms: Count = 5000
+
+
+class PageQuery(Struct, forbid_unknown_fields=True, kw_only=True):
+    """For a page of what a partition has.
+
+    Attributes:
+        partition: Which one.
+        tenant: Only this tenant's sessions.
+        after: The `next` of the page before.
+    """
+
+    partition: Count
+    tenant: str | None = None
+    after: bytes = b""
+
+
+class SessionsQuery(PageQuery, kw_only=True):
+    """For a page of the list of sessions."""
+
+    tier: str | None = None
+    prefix: str = ""
+    limit: Limit = PAGE_ROWS
+
+
+class VerifyQuery(PageQuery, kw_only=True):
+    """For a page of a verification; after the heads come the other tables."""
+
+    table: str = "heads"
+
+
+class NoQuery(Struct, forbid_unknown_fields=True):
+    """For what has no arguments."""
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+PAGE: Final = Form(_same, _same)
+"""Plain values and bytes, as MessagePack carries them."""
+
+
+def _asked(name: str, kind: type[_Query]) -> Callable[..., Any]:
+    def call(reads: Any, **arguments: Any) -> Any:
+        try:
+            query = msgspec.convert(arguments, kind)
+        except msgspec.ValidationError as error:
+            raise InvalidInputError(
+                f"{name} cannot be asked so: {error}", code="bad_request"
+            ) from error
+        return getattr(reads, name)(query)
+
+    return call
+
+
+QUERIES: Final[dict[str, Method]] = {
+    "state": Method(_asked("state", StateQuery), DOCUMENT),
+    "turns": Method(_asked("turns", TurnsQuery), DOCUMENT),
+    "history": Method(_asked("history", SessionQuery), DOCUMENT),
+    "context": Method(_asked("context", ContextQuery), DOCUMENT),
+    "head": Method(_asked("head", HeadQuery), HEAD),
+    "reach": Method(_asked("reach", ReachQuery), DOCUMENT),
+    "sessions": Method(_asked("sessions", SessionsQuery), PAGE),
+    "stats": Method(_asked("stats", PageQuery), PAGE),
+    "verify": Method(_asked("verify", VerifyQuery), PAGE),
+    "positions": Method(_asked("positions", NoQuery), PAGE),
+}
+"""Every method by the name under which both sides know it."""

@@ -1,0 +1,39 @@
+"""A Faust application as its guide shows it: one event a turn, one table write."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import faust
+
+brokers, topic, group, partitions, folder = sys.argv[1:6]
+
+app = faust.App(
+    group,
+    broker=f"kafka://{brokers}",
+    store="rocksdb://",
+    datadir=folder,
+    topic_partitions=int(partitions),
+    web_enabled=False,
+    autodiscover=False,
+    consumer_auto_offset_reset="earliest",
+)
+turns = app.topic(topic, key_type=bytes, value_type=bytes, value_serializer="json")
+table: Any = app.Table("state", default=dict, options={"driver": "rocksdict"})
+
+
+@app.agent(turns)
+async def fold(stream: Any) -> None:
+    """Keep the number of turns, the last one and the slots of each session."""
+    async for turn in stream:
+        key = f"{turn['tenant']}/{turn['session']}"
+        state = table[key]
+        state["turns"] = state.get("turns", 0) + 1
+        state["last"] = turn.get("content")
+        state.setdefault("slots", {}).update((turn.get("slots") or {}).get("set") or {})
+        table[key] = state
+
+
+if __name__ == "__main__":
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    app.main()
