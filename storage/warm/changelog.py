@@ -41,7 +41,7 @@ _LINK_BYTES: Final = 8
 """Of a frame's chain link, enough to tell two owners' frames of a version apart."""
 
 POSITION_KEY: Final = b"position"
-"""Row of the store: offset and index of the log that were folded last."""
+"""Row of the store: offset and index that were folded last, and of which log."""
 
 _TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX, META)
 _PLACE: Final = {table: place for place, table in enumerate(_TABLES)}
@@ -61,7 +61,8 @@ class Epoch(NamedTuple):
 
     def key(self, kind: bytes) -> bytes:
         """Return the key of a record that each owner has one of."""
-        return kind + self.number.to_bytes(8, "big") + self.generation.to_bytes(8, "big")
+        owner = self.number.to_bytes(8, "big") + self.generation.to_bytes(8, "big")
+        return kind + owner
 
 
 class RowRecord(NamedTuple):
@@ -169,9 +170,9 @@ class ChangelogBatch(Batch):
         at = version_key(prefix, after.sealed_version)
         self._end(_key(SEGMENT_KIND, at, after.segment_link))
 
-    def mark(self, offset: int, index: int) -> None:
-        """Say up to where the log is folded."""
-        row = _encode((offset, index))
+    def mark(self, offset: int, index: int, log: bytes = b"") -> None:
+        """Say up to where a log is folded."""
+        row = _encode((offset, index, log))
         self.put(META, POSITION_KEY, row)
         self._end(self._epoch.key(MARK_KIND))
 
@@ -262,10 +263,23 @@ class ChangelogReader:
                 batch.delete_range(_TABLES[place], key, row)
 
 
-def folded_position(store: WarmStore) -> tuple[int, int] | None:
-    """Return (offset, index) of the record that a partition's store folded last."""
+def folded_position(
+    store: WarmStore, log: bytes | None = None
+) -> tuple[int, int] | None:
+    """Return (offset, index) of the record that a partition's store folded last.
+
+    Args:
+        store: The store.
+        log: Only of this log: the offsets of one that was made anew begin anew.
+
+    Raises:
+        CorruptDataError: the row is damaged.
+    """
     row = store.meta(POSITION_KEY)
     if row is None:
         return None
-    offset, index = msgspec.msgpack.decode(row, type=tuple[int, int])
-    return offset, index
+    try:
+        offset, index, of_log = msgspec.msgpack.decode(row, type=tuple[int, int, bytes])
+    except msgspec.MsgspecError as error:
+        raise CorruptDataError(f"the row {POSITION_KEY!r}: {error}") from error
+    return (offset, index) if log in (None, of_log) else None

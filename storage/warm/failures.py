@@ -1,7 +1,9 @@
 """Say RocksDB's failures in our words."""
 
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from turnstate.schemas.errors import CorruptDataError, UnavailableError
 
@@ -19,6 +21,29 @@ def guarded(call: Any, *arguments: Any) -> Any:
         # A traceback would hold the iterator, and through it the store's lock.
         del call, arguments
         raise _translated(error) from error
+
+
+class Closable(Protocol):
+    """What holds files until it is closed."""
+
+    def close(self) -> None:
+        """Let them go."""
+        ...
+
+
+@contextmanager
+def closed_on_failure(store: Closable) -> Generator[None]:
+    """Close a store that proves useless while it opens: nobody else can.
+
+    Raises:
+        CorruptDataError: what was met first.
+    """
+    try:
+        yield
+    except CorruptDataError:
+        with suppress(CorruptDataError):
+            store.close()
+        raise
 
 
 def _translated(error: Exception) -> Exception:

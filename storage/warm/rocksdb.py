@@ -28,7 +28,7 @@ from turnstate.storage.stored_head import (
 )
 from turnstate.storage.tier import HAS_INDEX, KEEPS_ALL, SessionChange
 from turnstate.storage.warm import tables
-from turnstate.storage.warm.failures import guarded, opening_failed
+from turnstate.storage.warm.failures import closed_on_failure, guarded, opening_failed
 from turnstate.storage.warm.options import database_options, table_options
 from turnstate.storage.warm.tables import (
     FRAMES,
@@ -107,7 +107,8 @@ class WarmStore:
         self._sync.sync = True
         self._no_sync = WriteOptions()
         self.syncs = 0
-        self._check_version(read_only)
+        with closed_on_failure(self):
+            self._check_version(read_only)
 
     def _check_version(self, read_only: bool) -> None:
         row = self.meta(_VERSION_KEY)
@@ -117,7 +118,6 @@ class WarmStore:
                 batch.put(META, _VERSION_KEY, bytes([STORE_VERSION]))
                 self.write(batch, sync=True)
         elif row[0] > STORE_VERSION:
-            self.close()
             raise UnknownVersionError(
                 f"the store {self.path} has format {row[0]}, this is {STORE_VERSION}",
                 hint="use a newer turnstate; the store is untouched",

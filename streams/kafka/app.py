@@ -94,6 +94,11 @@ class WorkerApp(faust.App):
             ledger = cast("ChunkConsumer", self.consumer).ledger
             ledger.done(chunk.partition, chunk.last_offset)
 
+    def next_offset(self, number: int) -> int | None:
+        """Return from where a partition's state goes on, None where it is not here."""
+        partition = self.partitions.get(number)
+        return None if partition is None else partition.next_offset
+
     def partition_of(self, number: int) -> Partition | None:
         """Return an assigned partition."""
         return self.partitions.get(number)
@@ -145,7 +150,7 @@ class WorkerApp(faust.App):
         )
         if not self.is_current(generation):
             return
-        await self._check_nothing_was_deleted(mine)
+        await self.check_nothing_was_deleted()
         for number, partition in mine.items():
             if not partition.restored(changed=number in changed):
                 _log.warning("partition.owned_by_a_later_one", partition=number)
@@ -162,8 +167,8 @@ class WorkerApp(faust.App):
         that began anew, or proof that this worker was replaced: the next
         heartbeat tells.
         """
-        later = any(each.applied.epoch.generation > generation for each in mine.values())
-        while later and not self.membership.holds:  # noqa: ASYNC110
+        read = [each.applied.epoch.generation for each in mine.values()]
+        while max(read, default=0) > generation and not self.membership.holds:
             if not self.is_current(generation):
                 return False
             await asyncio.sleep(CONFIRM_S)
@@ -182,7 +187,11 @@ class WorkerApp(faust.App):
         )
         return True
 
-    async def _check_nothing_was_deleted(self, mine: Mapping[int, Partition]) -> None:
+    def read_again(self, chunk: Chunk) -> None:
+        """Have a chunk's partition read from where its state goes on."""
+        cast("ChunkConsumer", self.consumer).read_again(chunk.partition)
+
+    async def check_nothing_was_deleted(self) -> None:
         """Compare the beginning of the log with what is folded and committed.
 
         A committed offset below the low-water mark would go on from wherever
@@ -191,11 +200,13 @@ class WorkerApp(faust.App):
         Raises:
             UnavailableError: there is such a hole.
         """
+        mine = dict(self.partitions)
         tps = {number: TP(self.topics_named.turns, number) for number in mine}
         begins = await self.consumer.earliest_offsets(*tps.values())
         for number, partition in mine.items():
             begin = begins.get(tps[number]) or 0
             folded = partition.folded[0] + 1 if partition.folded else 0
+            partition.log_begin = begin
             if begin > folded:
                 lost = f"turns {folded} to {begin - 1} of partition {number}"
                 if self.settings.lost_turns == "accept":
@@ -273,6 +284,7 @@ def create_app(
             graph=graph,
             clock=clock,
             cache=cache,
+            log_id=log_id,
         )
 
     app.new_partition = new_partition
@@ -304,6 +316,7 @@ def _bind(app: WorkerApp, topics: Topics, log_id: bytes) -> None:
         is_current=app.is_current,
         owns=lambda: app.membership.holds,
         done=app.chunk_done,
+        read_again=app.read_again,
         metrics=app.metrics,
     )
 

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+import structlog
+
 from turnstate.agents.ports import Record
 from turnstate.agents.session.agent import Folded
 from turnstate.storage.warm.changelog import ChangelogBatch, RowRecord
@@ -15,6 +17,8 @@ from turnstate.streams.kafka.partition import Partition
 from turnstate.streams.kafka.records import TRACEPARENT, headers_of, turns_of
 from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.kafka.transport import Chunk
+
+_log = structlog.get_logger(__name__)
 
 INBOX_CHUNKS_MAX: Final = 64
 """Chunks that wait before fetching is held back."""
@@ -78,6 +82,7 @@ class Checkpointer:
         is_current: Says whether a generation of the group is the one of now.
         owns: Says whether the group certainly counts this worker as a member.
         done: Told of each chunk that is durable.
+        read_again: Told of a chunk before which something is missing.
         metrics: Counted into.
     """
 
@@ -91,6 +96,7 @@ class Checkpointer:
         is_current: Callable[[int], bool],
         owns: Callable[[], bool],
         done: Callable[[Chunk], None],
+        read_again: Callable[[Chunk], None],
         metrics: WorkerMetrics,
     ) -> None:
         self._sender = sender
@@ -100,6 +106,7 @@ class Checkpointer:
         self._is_current = is_current
         self._owns = owns
         self._done = done
+        self._read_again = read_again
         self._metrics = metrics
         self._waiting: deque[Chunk] = deque()
         self._changed = asyncio.Condition()
@@ -197,7 +204,8 @@ class Checkpointer:
         began = time.perf_counter()
         staged: list[_Staged] = []
         for partition, mine in self._by_partition(chunks):
-            staged.append(self._staged(partition, mine))
+            with partition.condemning():
+                staged.append(self._staged(partition, mine))
             # Heartbeats, queries and fetches have their turn in between.
             await asyncio.sleep(0)
         folded_at = time.perf_counter()
@@ -244,14 +252,36 @@ class Checkpointer:
             partition = self._partition_of(number)
             if partition is None or not partition.is_fresh:
                 continue
-            fresh = [
-                chunk for chunk in mine if not partition.is_folded(chunk.last_offset)
-            ]
-            for chunk in mine:
-                if chunk not in fresh:
-                    self._done(chunk)
+            fresh = self._without_a_hole(partition, mine)
             if fresh:
                 yield partition, fresh
+
+    def _without_a_hole(
+        self, partition: Partition, chunks: Sequence[Chunk]
+    ) -> list[Chunk]:
+        """Return the chunks that follow from what is folded, without a hole.
+
+        Faust lets partitions flow before it has sought, and a fetch of before
+        a rebalance may end after it. What is folded is never folded again, so
+        turns that are passed over here would be lost.
+        """
+        fresh: list[Chunk] = []
+        wanted = partition.next_offset
+        for chunk in chunks:
+            if partition.is_folded(chunk.last_offset):
+                self._done(chunk)
+            elif chunk.begin <= wanted:
+                fresh.append(chunk)
+                wanted = max(wanted, chunk.last_offset + 1)
+            else:
+                _log.warning(
+                    "turns.read_again",
+                    partition=partition.number,
+                    missing=f"{wanted} to {chunk.begin - 1}",
+                )
+                self._read_again(chunk)
+                break
+        return fresh
 
     def _staged(self, partition: Partition, chunks: list[Chunk]) -> _Staged:
         fetched = [record for chunk in chunks for record in chunk.records]
@@ -259,7 +289,7 @@ class Checkpointer:
         folded = partition.agent.fold(records)
         batch = partition.staged(folded)
         last = records[-1].position
-        batch.mark(last.offset, last.index)
+        batch.mark(last.offset, last.index, last.log)
         traces = {
             each.offset: told
             for each in fetched

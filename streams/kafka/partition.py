@@ -1,7 +1,8 @@
 """One partition of a worker: its store, its head cache and the agent that folds it."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +12,11 @@ import structlog
 from turnstate.agents.ports import Clock, Record
 from turnstate.agents.session.agent import Folded, SessionAgent
 from turnstate.schemas.dialogue.phases import DialogueGraph
-from turnstate.schemas.errors import CorruptDataError, InvalidInputError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    UnknownVersionError,
+)
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.seal import Sealed
 from turnstate.storage.stored_head import StoredHead
@@ -23,6 +28,7 @@ from turnstate.storage.warm.changelog import (
     folded_position,
     owner_record,
 )
+from turnstate.storage.warm.failures import closed_on_failure
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import META
 from turnstate.streams.embedded.sealer import Sealer
@@ -76,6 +82,8 @@ class Partition:
         graph: The dialogue graph.
         clock: For arrival times.
         cache: RocksDB's block cache, shared by the partitions of a worker.
+        log_id: The topic id of turns; what was folded of another topic of that
+            name says nothing about this one. None = of any.
 
     Raises:
         UnavailableError: another process has the store open.
@@ -93,6 +101,7 @@ class Partition:
         graph: DialogueGraph,
         clock: Clock,
         cache: Any = None,
+        log_id: bytes | None = None,
     ) -> None:
         self.number = number
         self.partitions = partitions
@@ -101,9 +110,11 @@ class Partition:
         self.clock = clock
         self.epoch = Epoch(0, 0)
         self.is_fresh = False
+        self.log_begin = 0
         self.gate = ReadGate()
         self._folder = folder
         self._changelog_id = changelog_id
+        self._log_id = log_id
         self._sizes = sizes
         self._cache = cache
         self._open()
@@ -112,8 +123,11 @@ class Partition:
         """Open the store; one that is damaged is made anew from the changelog."""
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self.store = self._opened()
-            self.applied = self._read_applied()
+            if self._condemned.exists():
+                raise CorruptDataError(self._condemned.read_text(encoding="utf-8"))
+            self._open_store()
+        except UnknownVersionError:
+            raise
         except CorruptDataError as error:
             _log.error(
                 "partition.damaged",
@@ -122,8 +136,8 @@ class Partition:
                 hint="it is wiped and rebuilt from its changelog",
             )
             self._wipe_folder()
-            self.store = self._opened()
-            self.applied = self._read_applied()
+            self._condemned.unlink(missing_ok=True)
+            self._open_store()
         self.hot = MemoryTier(self._sizes.hot_bytes, frames_kept=0)
         self.agent = SessionAgent(
             store=self.store,
@@ -143,21 +157,54 @@ class Partition:
             idle_ms=1000 * self._sizes.seal_after_s,
             head=self.head,
         )
-        self.folded = folded_position(self.store)
 
-    def _opened(self) -> WarmStore:
-        return WarmStore(
+    def _open_store(self) -> None:
+        """Open the store and read what it says of itself.
+
+        Raises:
+            CorruptDataError: it is damaged; it is not open then.
+        """
+        self.store = WarmStore(
             self._folder,
             log_name=self.log_name,
             write_buffer_bytes=self._sizes.write_buffer_bytes,
             cache=self._cache,
         )
+        with closed_on_failure(self.store):
+            self.applied = self._read_applied()
+            self.folded = folded_position(self.store, self._log_id)
 
     def _read_applied(self) -> Applied:
         row = self.store.meta(CHANGELOG_KEY)
         if row is None:
             return Applied(self._changelog_id, -1, Epoch(0, 0))
-        return msgspec.msgpack.decode(row, type=Applied)
+        try:
+            return msgspec.msgpack.decode(row, type=Applied)
+        except msgspec.MsgspecError as error:
+            raise CorruptDataError(f"the row {CHANGELOG_KEY!r}: {error}") from error
+
+    @property
+    def _condemned(self) -> Path:
+        return self._folder.with_name(f"{self._folder.name}.damaged")
+
+    @contextmanager
+    def condemning(self) -> Generator[None]:
+        """Have the store made anew at the next start if it proves damaged.
+
+        Damage may show only when a block is read. Going on is no help, nor is
+        starting again with the same files; the worker ends, and comes back
+        without them.
+
+        Raises:
+            CorruptDataError: what it met.
+        """
+        try:
+            yield
+        except UnknownVersionError:
+            raise
+        except CorruptDataError as error:
+            self._condemned.write_text(str(error), encoding="utf-8")
+            raise
 
     def wipe(self) -> None:
         """Throw the store away: its changelog is not the one it came from."""
@@ -214,7 +261,7 @@ class Partition:
             # Heads in memory may be older than what was read.
             for key in list(self.hot.keys()):
                 self.hot.drop(key)
-        self.folded = folded_position(self.store)
+        self.folded = folded_position(self.store, self._log_id)
         if self.applied.epoch != self.epoch:
             return False
         self.is_fresh = True
@@ -227,6 +274,12 @@ class Partition:
         """Return the newest durable head of a session, hot or warm."""
         held = self.hot.peek(key)
         return held if held is not None else self.store.heads([key])[0]
+
+    @property
+    def next_offset(self) -> int:
+        """Return the offset of the log that is to be folded next."""
+        folded = 0 if self.folded is None else self.folded[0] + 1
+        return max(folded, self.log_begin)
 
     def is_folded(self, offset: int) -> bool:
         """Say whether the log is folded, and durable, up to an offset."""

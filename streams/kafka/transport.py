@@ -38,11 +38,14 @@ class Chunk(NamedTuple):
         partition: Of the topic of turns.
         records: As they came, in order.
         generation: Of the consumer group when they were fetched.
+        begin: The offset that was read from: what the log has below the first
+            record and not below this offset are no records.
     """
 
     partition: TP
     records: Sequence[ConsumerRecord[bytes | None, bytes | None]]
     generation: int
+    begin: int
 
     @property
     def last_offset(self) -> int:
@@ -67,6 +70,14 @@ class Host(Protocol):
     chunked_topics: frozenset[str]
     fetch_max_wait_ms: int
     membership: MembershipLease
+
+    def next_offset(self, number: int) -> int | None:
+        """Return from where a partition's state goes on, None where it is not here."""
+        ...
+
+    async def check_nothing_was_deleted(self) -> None:
+        """Raise where the log begins above what an assigned partition needs."""
+        ...
 
 
 class ChunkThread(driver.AIOKafkaConsumerThread):
@@ -123,6 +134,8 @@ class ChunkConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ledger: Ledger[TP] = Ledger()
+        self._read_to: dict[TP, int] = {}
+        self._again: set[TP] = set()
 
     def _new_consumer_thread(self) -> ChunkThread:
         return ChunkThread(
@@ -138,22 +151,28 @@ class ChunkConsumer(driver.Consumer):
         """Yield one message a fetched partition; its value is a `Chunk`."""
         try:
             with calls_may_be_cancelled():
+                await self._seek_again()
                 found = await self._wait_next_records(timeout)
         except CallCancelledError:
             return
         records: Any = found[0]
         active = found[1] or set()
         generation = self.app.consumer_generation_id
+        messages = list(self._messages(records or {}, generation))
+        # Noted here, whatever becomes of them: what is left out shows as a hole.
+        for partition, fetched in (records or {}).items():
+            if fetched:
+                self._read_to[TP(*partition)] = fetched[-1].offset + 1
         if records is None or self.should_stop:
             return
         if not self.flow_active:
             # Fetched while a rebalance began: it will be fetched again.
-            with suppress(IllegalStateError, CallCancelledError):
-                # Where it has gone on meanwhile: at its end Faust seeks.
-                with calls_may_be_cancelled():
-                    await self.perform_seek()
+            # Where it has gone on meanwhile this fails: at its end Faust seeks.
+            ends = suppress(IllegalStateError, CallCancelledError)
+            with ends, calls_may_be_cancelled():
+                await self.perform_seek()
             return
-        for tp, message in self._messages(records, generation):
+        for tp, message in messages:
             if not self._still_flows(generation):
                 return
             if tp in active or tp in self._buffered_partitions:
@@ -179,8 +198,9 @@ class ChunkConsumer(driver.Consumer):
                 for record in fetched:
                     yield tp, self._to_message(tp, record)
                 continue
+            begin = min(self._read_to.get(tp, fetched[0].offset), fetched[0].offset)
             message = self._to_message(tp, fetched[-1])
-            message.value = cast("Any", Chunk(tp, fetched, generation))
+            message.value = cast("Any", Chunk(tp, fetched, generation, begin))
             yield tp, message
 
     def ack(self, message: Message) -> bool:
@@ -212,13 +232,41 @@ class ChunkConsumer(driver.Consumer):
         for tp in mine:
             self.ledger.forget(tp)
         await super().perform_seek()
+        # A fetch may have been under way meanwhile, from where it was before.
+        self._read_to.clear()
         # Where nothing is committed aiokafka stays where it has read to: what
         # came while a rebalance held the flow would be passed over for ever.
-        uncommitted = [tp for tp in mine if not self._read_offset[tp]]
-        if uncommitted:
-            begins = await self.earliest_offsets(*uncommitted)
-            for tp in uncommitted:
-                await self.seek(tp, begins[tp])
+        # And what is committed says nothing about a state that was lost.
+        host = cast("Host", self.app)
+        targets: dict[TP, int] = {}
+        for tp in mine:
+            committed = self._read_offset[tp] or 0
+            folded = host.next_offset(tp.partition)
+            target = committed if folded is None else min(committed, folded)
+            if target < committed or committed == 0:
+                targets[tp] = target
+        if targets:
+            begins = await self.earliest_offsets(*targets)
+            for tp, target in targets.items():
+                await self.seek(tp, max(begins[tp], target))
+
+    def read_again(self, tp: TP) -> None:
+        """Have a partition read from where its state goes on."""
+        self._again.add(tp)
+
+    async def _seek_again(self) -> None:
+        """Seek where that was asked for; no fetch is under way meanwhile."""
+        again, self._again = self._again & self.assignment(), set()
+        if not again or not self.flow_active:
+            return
+        host = cast("Host", self.app)
+        await host.check_nothing_was_deleted()
+        for tp in again:
+            offset = host.next_offset(tp.partition)
+            if offset is not None:
+                self.ledger.forget(tp)
+                await self.seek(tp, offset)
+                self._read_to[tp] = offset
 
     async def commit(self, *args: Any, **kwargs: Any) -> bool:
         """Commit what is done; a commit that was cut off is made again later."""

@@ -17,6 +17,7 @@ from turnstate.streams.embedded.lock import OwnerLock
 from turnstate.streams.embedded.store import graph_of
 from turnstate.streams.kafka.app import DRAIN_S, WorkerApp, create_app
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.last_exit import LastExit
 from turnstate.streams.kafka.loops import run
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.restore import RestoreProgress, Told
@@ -30,6 +31,11 @@ _log = structlog.get_logger(__name__)
 
 SHUTDOWN_S: Final = 2 * DRAIN_S
 """After that a worker that was told to end is ended: a restart repeats the rest."""
+
+AWAY_SHUTDOWN_S: Final = 3.0
+
+_LAST_S: Final = 2.0
+"""For the last words of a worker that could not end in order."""
 
 _BROKER_AWAY_S: Final = 60.0
 """How long a start waits for brokers."""
@@ -128,7 +134,7 @@ class Worker:
         self.told = told
         self.metrics = WorkerMetrics()
         self._stop = asyncio.Event()
-        self._away = False
+        self._away: UnavailableError | None = None
 
     async def main(self) -> None:
         """Run until told to end.
@@ -145,13 +151,16 @@ class Worker:
         except BaseException:
             await doors.close()
             raise
+        # A start ends with the restore, which may be long: it can be told to end.
+        starting = asyncio.create_task(app.start())
         try:
-            await app.start()
-            _log.info("worker.started", instance=self.instance)
-            await self._watch(app, doors)
+            await self._watch(app, doors, starting)
         except KafkaError as error:
             raise _gone(error) from error
         finally:
+            if not starting.done():
+                starting.cancel()
+            await asyncio.wait([starting])
             await self._end(app, doors)
         if app.crash_reason is not None:
             raise _why(app.crash_reason) from app.crash_reason
@@ -178,20 +187,25 @@ class Worker:
         await doors.open(app, log_id)
         return app
 
-    async def _watch(self, app: WorkerApp, doors: WorkerDoors) -> None:
+    async def _watch(
+        self, app: WorkerApp, doors: WorkerDoors, starting: "asyncio.Task[object]"
+    ) -> None:
         """Keep the metrics fresh until the end.
 
         Raises:
             UnavailableError: the brokers were away for longer than is set.
+            KafkaError: it could not start.
         """
         heard = time.monotonic()
         while not self._stop.is_set() and app.crash_reason is None:
+            if starting.done():
+                starting.result()
             if app.membership.holds:
                 heard = time.monotonic()
             silence_s = time.monotonic() - heard
             if silence_s > self.cluster.broker_away_s:
-                self._away = True
-                raise _gone(f"no heartbeat was answered for {silence_s:.0f} s")
+                self._away = _gone(f"no heartbeat was answered for {silence_s:.0f} s")
+                raise self._away
             try:
                 async with asyncio.timeout(_METRICS_S):
                     await self._stop.wait()
@@ -200,16 +214,22 @@ class Worker:
 
     async def _end(self, app: WorkerApp, doors: WorkerDoors) -> None:
         """Stop in bounded time; what is not done by then is done again elsewhere."""
+        # Nobody answers a good-bye where the brokers are away.
+        within_s = AWAY_SHUTDOWN_S if self._away else SHUTDOWN_S
+        late = self._away or app.crash_reason or f"it did not end in {within_s:.0f} s"
+        last = LastExit(within_s + _LAST_S, lambda: f"the worker is ended: {late}")
         try:
-            async with asyncio.timeout(SHUTDOWN_S):
+            async with asyncio.timeout(within_s):
                 await doors.close()
                 if app.crash_reason is None and not self._away:
                     await app.checkpointer.drain(DRAIN_S)
                     await app.consumer.commit()
                 await app.checkpointer.close()
                 await app.stop()
+            last.call_off()
         except TimeoutError:
-            _log.warning("worker.stop_given_up", seconds=SHUTDOWN_S)
+            # Threads may go on: the last exit stands.
+            _log.warning("worker.stop_given_up", seconds=within_s)
         except Exception as error:  # noqa: BLE001 - it ends, whatever is wrong
             _log.warning("worker.stop_failed", why=repr(error))
         app.close_partitions()

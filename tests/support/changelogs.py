@@ -13,6 +13,7 @@ from turnstate.schemas.position import Position
 from turnstate.storage.session_reader import operations
 from turnstate.storage.verify import verify_session
 from turnstate.storage.warm.changelog import RowRecord
+from turnstate.storage.warm.tables import STATE_TABLES
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
 
@@ -115,7 +116,7 @@ class Owner:
         folded = partition.agent.fold(records)
         batch = partition.staged(folded)
         last = records[-1].position
-        batch.mark(last.offset, last.index)
+        batch.mark(last.offset, last.index, LOG)
         if not stopped:
             partition.write(batch, self.topic.append(batch.records))
             partition.committed(folded, last.offset, last.index)
@@ -143,7 +144,7 @@ class Owner:
     def state(self) -> State:
         """Return what the store holds; every frame is verified."""
         store, found = self.partition.store, State()
-        for key in store.keys():
+        for key in list(store.keys()):
             head = store.heads([key])[0]
             assert head is not None
             faults = verify_session(store, key, head, default_graph()).faults
@@ -155,8 +156,6 @@ class Owner:
 
     def rows(self) -> dict[str, dict[bytes, bytes]]:
         """Return the tables that count as state, but for what is this store's."""
-        from turnstate.storage.warm.tables import STATE_TABLES
-
         return {
             table: dict(self.partition.store.rows(table)) for table in STATE_TABLES
         }

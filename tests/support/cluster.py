@@ -8,20 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from support import journal, producing
 from support.commands import COMMAND
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
-from turnstate.streams.kafka.topics import Topics, create_topics
+from turnstate.streams.kafka.topic_reader import read_whole
+from turnstate.streams.kafka.topics import MESSAGE_BYTES_MAX, Topics, create_topics
 
 PARTITIONS: Final = 6
 
@@ -59,6 +60,15 @@ class Sample(NamedTuple):
     deltas: Offsets
 
 
+class Sent(NamedTuple):
+    """A record to publish; without a partition, the key chooses it."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
 @dataclass
 class WorkerProcess:
     """One instance: its folder, its log, the process that runs it now.
@@ -80,14 +90,17 @@ class WorkerProcess:
         """The file with what it said."""
         return self.data / f"{self.name}.log"
 
-    def start(self, **environment: str) -> None:
+    def start(
+        self, *, command: Sequence[str] = COMMAND, **environment: str
+    ) -> None:
         """Start it; what it says is added to its log."""
         assert self.process is None, f"{self.name} runs already"
         self.data.mkdir(parents=True, exist_ok=True)
         self.starts += 1
+        told = ("--instance", self.name, "--data", str(self.data))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "worker", "--instance", self.name, "--data", str(self.data)],
+                [*command, "worker", *told],
                 stdout=log,
                 stderr=log,
                 env={**self.environment, **environment},
@@ -229,7 +242,7 @@ class Cluster:
     folder: Path
     admin: AIOKafkaAdminClient
     consumer: Any
-    workers: dict[str, WorkerProcess] = field(default_factory=dict)
+    workers: dict[str, WorkerProcess] = field(default_factory=dict[str, WorkerProcess])
 
     @property
     def topics(self) -> Topics:
@@ -281,6 +294,32 @@ class Cluster:
                 await asyncio.sleep(_POLL_S)
                 continue
             return {place.partition: found[place] for place in places}
+
+    async def send(self, records: "Iterable[Sent]") -> list[tuple[int, int]]:
+        """Publish records; return partition and offset of each."""
+        producer: Any = AIOKafkaProducer(
+            max_request_size=MESSAGE_BYTES_MAX,
+            linger_ms=5,
+            **self.settings.client_options(),
+        )
+        async with producer:
+            waiting = [
+                await producer.send(
+                    self.topics.turns,
+                    value=each.value,
+                    key=each.key,
+                    partition=each.partition,
+                    headers=list(each.headers),
+                )
+                for each in records
+            ]
+            kept = await asyncio.gather(*waiting)
+        return [(each.partition, each.offset) for each in kept]
+
+    async def records(self, topic: str) -> list[Any]:
+        """Return all records of a topic, partition by partition."""
+        found = [each async for each in read_whole(self.settings, topic)]
+        return sorted(found, key=lambda each: (each.partition, each.offset))
 
     async def sample(self) -> Sample:
         """Look at what is committed, and then how far `deltas` is."""
@@ -343,7 +382,8 @@ async def cluster_on(
     )
     await create_topics(settings)
     admin = AIOKafkaAdminClient(**settings.client_options())
-    consumer: Any = AIOKafkaConsumer(enable_auto_commit=False, **settings.client_options())
+    options = settings.client_options()
+    consumer: Any = AIOKafkaConsumer(enable_auto_commit=False, **options)
     cluster = Cluster(settings, folder, admin, consumer)
     try:
         await admin.start()

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from support.cluster import Cluster, Sample, Taken
 from turnstate.schemas.dialogue.head import digest
 from turnstate.schemas.dialogue.phases import DialogueGraph, default_graph
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
 from turnstate.storage.verify import verify_session
+from turnstate.storage.warm.changelog import folded_position
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.clock import SystemClock
 from turnstate.streams.embedded.store import EmbeddedStore
@@ -21,6 +24,7 @@ from turnstate.streams.kafka.partition import Partition, PartitionSizes
 from turnstate.streams.kafka.restore import restore
 from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topic_reader import read_whole
+from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.settings import Settings
 
 LOG_NAME: Final = "log"
@@ -129,8 +133,6 @@ def store_digests(cluster: Cluster) -> Digests:
 
 def folded_offset(store: WarmStore) -> int:
     """Return the offset that a store has folded last, -1 = none."""
-    from turnstate.storage.warm.changelog import folded_position
-
     position = folded_position(store)
     return -1 if position is None else position[0]
 
@@ -151,8 +153,6 @@ async def restored_digests(settings: ClusterSettings, folder: Path) -> Digests:
 
 async def restored(settings: ClusterSettings, folder: Path) -> dict[int, Partition]:
     """Restore every partition from the changelog alone; close them afterwards."""
-    from turnstate.streams.kafka.topics import Topics
-
     changelog = Topics.of(settings).changelog
     changelog_id = await topic_id(settings, changelog)
     partitions = {
@@ -174,7 +174,7 @@ async def restored(settings: ClusterSettings, folder: Path) -> dict[int, Partiti
 
 def _digests(store: WarmStore) -> Digests:
     found: Digests = {}
-    for key in store.keys():
+    for key in list(store.keys()):
         head = store.heads([key])[0]
         assert head is not None
         found[key] = digest(head.head)
@@ -183,7 +183,7 @@ def _digests(store: WarmStore) -> Digests:
 
 def _verified(store: WarmStore, graph: DialogueGraph | None = None) -> Digests:
     """Return the digests of a store in which every frame is read and folded."""
-    for key in store.keys():
+    for key in list(store.keys()):
         head = store.heads([key])[0]
         assert head is not None
         faults = verify_session(store, key, head, graph or default_graph()).faults
@@ -229,8 +229,6 @@ def _check_taken(
 def _check_samples(
     samples: Sequence[Sample], log: Sequence[Any], told: dict[bytes, Told]
 ) -> None:
-    import msgspec
-
     first: dict[tuple[int, int], int] = {}
     for record in log:
         turn_id = msgspec.json.decode(record.value)["turn_id"]

@@ -21,6 +21,7 @@ from turnstate.streams.clock import SystemClock
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
 from turnstate.streams.kafka.partitioning import partition_of
+from turnstate.streams.kafka.producer import TurnProducer
 from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topics import Topics
 
@@ -192,9 +193,7 @@ async def latencies_ms(
     From before a turn is handed to the producer until its frame is read.
     """
     topics = Topics.of(settings)
-    producer = AIOKafkaProducer(
-        acks="all", enable_idempotence=True, linger_ms=1, **settings.client_options()
-    )
+    producer = TurnProducer(settings)
     consumer = AIOKafkaConsumer(fetch_max_wait_ms=5, **settings.client_options())
     await producer.start()
     await consumer.start()
@@ -219,20 +218,22 @@ async def latencies_ms(
 
     reading = asyncio.create_task(read())
     start, versions = time.perf_counter(), dict[bytes, int]()
-    for at, row in enumerate(rows):
-        while time.perf_counter() - start < at / rate:
-            await asyncio.sleep(0.001)
-        version = versions[row.key] = versions.get(row.key, 0) + 1
-        begun[row.key, version] = time.perf_counter()
-        await producer.send(
-            topics.turns, row.raw, key=row.key, partition=row.partition
-        )
+    at = 0
+    while at < len(rows):
+        now = time.perf_counter()
+        due = rows[at : int((now - start) * rate) + 1]
+        for row in due:
+            version = versions[row.key] = versions.get(row.key, 0) + 1
+            begun[row.key, version] = now
+        await producer.publish_many([row.raw for row in due])
+        at += len(due)
+        await asyncio.sleep(0.001)
     await producer.flush()
     try:
         async with asyncio.timeout(60):
             await reading
     finally:
-        await producer.stop()
+        await producer.close()
         await consumer.stop()
     return sorted(late)
 

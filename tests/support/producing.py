@@ -27,7 +27,7 @@ DELIVERY_S: Final = 120
 class Source:
     """Send turns as any producer would, each keyed by its session."""
 
-    def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
+    def __init__(self, producer: Any, topic: str) -> None:
         self.producer = producer
         self.topic = topic
         self.waiting: set[asyncio.Future[Any]] = set()
@@ -36,7 +36,9 @@ class Source:
         """Hand over a turn; what becomes of it is said once it is known."""
         draft = draft_from_json(line)
         told = (*draft.name, draft.turn_id)
-        sent = await self.producer.send(self.topic, line, key=draft.key)
+        sent: asyncio.Future[Any] = await self.producer.send(
+            self.topic, line, key=draft.key
+        )
         self.waiting.add(sent)
 
         def said(done: "asyncio.Future[Any]") -> None:

@@ -1,4 +1,4 @@
-"""A changelog gives the state back: cut anywhere, compacted, with owners that overlap."""
+"""A changelog gives the state back: cut anywhere, compacted, by many owners."""
 
 from collections.abc import Callable, Generator
 from itertools import count
@@ -250,8 +250,10 @@ def test_owners_come_and_go_and_one_state_is_left(
         elif what < 0.65:
             owner.seal()
         elif what < 0.8:
-            stop = chance.choice((owner.fold, lambda _, stopped: owner.seal(stopped=stopped)))
-            late.append(stop(1 + chance.randrange(9), stopped=True))
+            if chance.random() < 0.5:
+                late.append(owner.fold(1 + chance.randrange(9), stopped=True))
+            else:
+                late.append(owner.seal(stopped=True))
             generation += 1
             owner = chance.choice([each for each in workers if each is not owner])
             owner.take_over(generation)

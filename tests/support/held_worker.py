@@ -1,0 +1,47 @@
+"""A worker in which one chunk is held in flight: `held_worker.py ack|send ARGUMENTS`.
+
+`ack`: the first chunk of partition 0 is folded and never said to be done.
+`send`: the first frames of partition 0 are never delivered.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from turnstate.streams.cli import main
+from turnstate.streams.kafka.app import WorkerApp
+from turnstate.streams.kafka.transport import BatchProducer, Chunk
+
+
+def hold_acknowledgement() -> None:
+    """Leave the first chunk of partition 0 undone for ever."""
+    done = WorkerApp.chunk_done
+
+    def chunk_done(self: WorkerApp, chunk: Chunk) -> None:
+        if chunk.partition.partition or chunk.records[0].offset:
+            done(self, chunk)
+        else:
+            print("held", file=sys.stderr, flush=True)
+
+    WorkerApp.chunk_done = chunk_done  # type: ignore[method-assign]
+
+
+def hold_frames() -> None:
+    """Let the first frames of partition 0 wait for ever."""
+    send = BatchProducer.send_rows
+
+    async def send_rows(
+        self: BatchProducer, topic: str, partition: int, rows: Sequence[Any]
+    ) -> int | None:
+        if topic.endswith("deltas") and partition == 0 and rows:
+            print("held", file=sys.stderr, flush=True)
+            await asyncio.Event().wait()
+        return await send(self, topic, partition, rows)
+
+    BatchProducer.send_rows = send_rows  # type: ignore[method-assign,assignment]
+
+
+if __name__ == "__main__":
+    {"ack": hold_acknowledgement, "send": hold_frames}[sys.argv[1]]()
+    sys.exit(main.run(sys.argv[2:]))
