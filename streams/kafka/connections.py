@@ -47,6 +47,9 @@ async def started(
         try:
             async with asyncio.timeout_at(deadline):
                 await client.start()
+            # A consumer that is stopped before its tasks have begun cancels
+            # them so that its caller ends, too, and leaves its connections.
+            await asyncio.sleep(0)
             return
         except (KafkaError, OSError, TimeoutError) as error:
             if loop.time() + _PAUSE_S >= deadline:

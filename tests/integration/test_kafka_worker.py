@@ -86,8 +86,7 @@ def test_one_poison_turn_in_five_hundred_is_one_letter(
         told = dict(letters[0].headers)
         assert told["field"] == b"role"
         assert letters[0].key == key
-        folded = set()
-
+        folded: set[tuple[bytes, bytes]] = set()
         for record in await cluster.records(cluster.topics.deltas):
             delta = delta_of(record)
             folded |= {(delta.key, raw) for raw in delta.records}

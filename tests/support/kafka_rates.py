@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,9 @@ from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.kafka.producer import TurnProducer
 from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topics import Topics
+
+Count = Callable[[], Awaitable[int]]
+"""Counts something at the broker."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -77,7 +80,7 @@ def worker(
 
 async def send_all(settings: ClusterSettings, rows: Sequence[Sent]) -> None:
     """Send as fast as it goes, a batch a partition."""
-    producer = AIOKafkaProducer(
+    producer: Any = AIOKafkaProducer(
         acks="all",
         enable_idempotence=True,
         compression_type="lz4",
@@ -152,9 +155,9 @@ async def followed(
 
 
 @asynccontextmanager
-async def committed_count(settings: ClusterSettings) -> Any:
+async def committed_count(settings: ClusterSettings) -> AsyncGenerator[Count]:
     """Give a function that counts the turns whose offsets are committed."""
-    admin = AIOKafkaAdminClient(**settings.client_options())
+    admin: Any = AIOKafkaAdminClient(**settings.client_options())
     topic = Topics.of(settings).turns
     await admin.start()
 
@@ -169,9 +172,9 @@ async def committed_count(settings: ClusterSettings) -> Any:
 
 
 @asynccontextmanager
-async def end_count(settings: ClusterSettings, topic: str) -> Any:
+async def end_count(settings: ClusterSettings, topic: str) -> AsyncGenerator[Count]:
     """Give a function that counts the records of a topic."""
-    consumer = AIOKafkaConsumer(**settings.client_options())
+    consumer: Any = AIOKafkaConsumer(**settings.client_options())
     await consumer.start()
     tps = [TopicPartition(topic, number) for number in range(settings.partitions)]
 
@@ -194,7 +197,7 @@ async def latencies_ms(
     """
     topics = Topics.of(settings)
     producer = TurnProducer(settings)
-    consumer = AIOKafkaConsumer(fetch_max_wait_ms=5, **settings.client_options())
+    consumer: Any = AIOKafkaConsumer(fetch_max_wait_ms=5, **settings.client_options())
     await producer.start()
     await consumer.start()
     consumer.assign(

@@ -8,7 +8,7 @@ import faust
 
 brokers, topic, group, partitions, folder = sys.argv[1:6]
 
-app = faust.App(
+app: Any = faust.App(
     group,
     broker=f"kafka://{brokers}",
     store="rocksdb://",
@@ -22,17 +22,20 @@ turns = app.topic(topic, key_type=bytes, value_type=bytes, value_serializer="jso
 table: Any = app.Table("state", default=dict, options={"driver": "rocksdict"})
 
 
-@app.agent(turns)
 async def fold(stream: Any) -> None:
     """Keep the number of turns, the last one and the slots of each session."""
+    turn: Any
     async for turn in stream:
         key = f"{turn['tenant']}/{turn['session']}"
         state = table[key]
         state["turns"] = state.get("turns", 0) + 1
         state["last"] = turn.get("content")
-        state.setdefault("slots", {}).update((turn.get("slots") or {}).get("set") or {})
+        slots: Any = turn.get("slots") or {}
+        state.setdefault("slots", {}).update(slots.get("set") or {})
         table[key] = state
 
+
+app.agent(turns)(fold)
 
 if __name__ == "__main__":
     Path(folder).mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The registry of agents, and what a worker binds of it."""
 
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_a_worker_binds_every_agent_to_the_topic_that_it_reads(tmp_path: Path) -
     from turnstate.streams.kafka.topics import Topics
 
     settings = ClusterSettings(prefix="p.")
-    app = create_app(
+    app: Any = create_app(
         settings,
         data=tmp_path,
         instance="w",
