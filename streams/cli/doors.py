@@ -139,5 +139,6 @@ def log_to_stderr() -> None:
             else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # The stderr of when a line is written: one that was taken may be closed.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
