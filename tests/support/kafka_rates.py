@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from turnstate.schemas.dialogue.phases import default_graph
 from turnstate.schemas.ids import SessionName
@@ -162,7 +163,10 @@ async def committed_count(settings: ClusterSettings) -> AsyncGenerator[Count]:
     await admin.start()
 
     async def count() -> int:
-        found = await admin.list_consumer_group_offsets(settings.group)
+        try:
+            found = await admin.list_consumer_group_offsets(settings.group)
+        except GroupCoordinatorNotAvailableError:
+            return 0  # the first group of a new broker
         return sum(at.offset for tp, at in found.items() if tp.topic == topic)
 
     try:

@@ -7,6 +7,7 @@ from typing import Any
 import faust
 
 brokers, topic, group, partitions, folder = sys.argv[1:6]
+del sys.argv[1:6]  # the rest is Faust's: `worker -l warn`
 
 app: Any = faust.App(
     group,
