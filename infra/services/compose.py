@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from turnstate.infra.services.failures import MissingProgramError, ServiceError
 from turnstate.infra.services.folder import write_whole
 from turnstate.infra.services.kafka_protocol import metadata
 from turnstate.infra.services.ports import HOST, free_ports, is_free
+from turnstate.infra.services.ran import ran
 from turnstate.infra.services.reports import SERVICES, Report
 
 COMPOSE_FILE: Final = Path(__file__).parents[1] / "compose.yaml"
@@ -132,15 +132,8 @@ class ComposeCluster:
         }
         argv = ["docker", "compose", "-p", self.project, "-f", str(COMPOSE_FILE)]
         try:
-            done = subprocess.run(  # noqa: S603 - words of our own
-                [*argv, *words],
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_COMMAND_S,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
+            done = ran([*argv, *words], within_s=_COMMAND_S, environment=environment)
+        except OSError as error:
             raise ServiceError("docker", f"docker compose failed: {error}") from error
         if done.returncode:
             said = done.stderr.strip().splitlines() or ["no words"]

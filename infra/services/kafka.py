@@ -3,7 +3,6 @@
 import base64
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
@@ -13,6 +12,7 @@ from turnstate.infra.services import kafka_classes, kafka_jars, programs
 from turnstate.infra.services.failures import ServiceError
 from turnstate.infra.services.kafka_protocol import metadata
 from turnstate.infra.services.ports import HOST
+from turnstate.infra.services.ran import ran
 from turnstate.infra.services.server import Command, Server
 
 _FORMAT_S: Final = 60.0
@@ -129,20 +129,17 @@ class KafkaServer(Server):
         beside = self.folder.data / "log.new"
         shutil.rmtree(beside, ignore_errors=True)
         settings = self._write_settings("format.properties", ports, "data/log.new")
-        done = subprocess.run(  # noqa: S603 - a Java that was found
-            [
-                *kafka_classes.java_command(java, jars),
-                *_FAST,
-                "kafka.tools.StorageTool",
-                *("format", "-t", new_cluster_id(), "-c", settings),
-            ],
-            cwd=self.folder.path,
-            env=java.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_FORMAT_S,
-        )
+        tool = [*kafka_classes.java_command(java, jars), *_FAST]
+        tool += ["kafka.tools.StorageTool", "format"]
+        try:
+            done = ran(
+                [*tool, "-t", new_cluster_id(), "-c", settings],
+                within_s=_FORMAT_S,
+                folder=self.folder.path,
+                environment=java.environment(),
+            )
+        except OSError as error:
+            raise self._failed(f"cannot format: {error}") from error
         if done.returncode:
             raise ServiceError(
                 "kafka", f"its storage cannot be formatted: {done.stderr.strip()}"

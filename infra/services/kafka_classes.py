@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from turnstate.infra.services import process as processes
 from turnstate.infra.services.failures import ServiceError
 from turnstate.infra.services.folder import Folder, held
 from turnstate.infra.services.programs import Java
+from turnstate.infra.services.ran import ran
 
 _TRAIN_S: Final = 150.0
 _CHECK_S: Final = 30.0
@@ -91,13 +91,8 @@ def _holds(java: Java, jars: Sequence[Path], archive: Path) -> bool:
     insist += ["-XX:+UnlockDiagnosticVMOptions", "-XX:+VerifySharedSpaces"]
     tool = ["kafka.tools.StorageTool", "random-uuid"]
     try:
-        done = subprocess.run(  # noqa: S603 - a Java that was found
-            [*java_command(java, jars), *insist, *tool],
-            capture_output=True,
-            check=False,
-            timeout=_CHECK_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = ran([*java_command(java, jars), *insist, *tool], within_s=_CHECK_S)
+    except OSError:
         return False
     return done.returncode == 0
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from turnstate.infra.services import programs
 from turnstate.infra.services.failures import MissingProgramError, ServiceError
 from turnstate.infra.services.folder import held
+from turnstate.infra.services.ran import ran
 
 KAFKA_VERSION: Final = "4.4.0"
 FILES: Final = Path(__file__).parents[1] / "kafka"
@@ -68,17 +68,14 @@ def _fetch(java: programs.Java, cache: Path, library: Path) -> None:
         argv = [str(maven), "-q", "-B", "--strict-checksums", "-f", str(pom)]
         argv += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         try:
-            done = subprocess.run(  # noqa: S603 - words of our own
+            done = ran(
                 [*argv, f"-DoutputDirectory={fetched}"],
-                cwd=scratch,
-                env=java.environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_FETCH_S,
+                within_s=_FETCH_S,
+                folder=Path(scratch),
+                environment=java.environment(),
             )
-        except subprocess.TimeoutExpired:
-            raise _not_fetched(f"not in {_FETCH_S:.0f} s") from None
+        except OSError as error:
+            raise _not_fetched(str(error)) from error
         if done.returncode or not any(fetched.glob(f"kafka_*-{KAFKA_VERSION}.jar")):
             said = (done.stdout + done.stderr).strip().splitlines()
             raise _not_fetched(" | ".join(said[:_LINES]))

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from turnstate.infra.services.ran import ran
+
 _POLL_S: Final = 0.02
 _KILLED_S: Final = 10.0
 """A killed process may be held by the kernel until its writes are done."""
+
+_PS_S: Final = 30.0
 
 _LOG_BYTES_MAX: Final = 16 << 20
 
@@ -128,11 +132,6 @@ def _mark(pid: int) -> str | None:
 
 
 def _mark_by_ps(pid: int) -> str | None:
-    asked = subprocess.run(  # noqa: S603 - a number is its only argument
-        ["ps", "-o", "state=,lstart=", "-p", str(pid)],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked = ran(["ps", "-o", "state=,lstart=", "-p", str(pid)], within_s=_PS_S)
     state, _, began = asked.stdout.strip().partition(" ")
     return None if not began or state.startswith("Z") else began.strip()

@@ -4,7 +4,6 @@ import importlib.util
 import os
 import shutil
 import stat
-import subprocess
 import sysconfig
 from collections.abc import Mapping
 from functools import cache
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from turnstate.infra.services.failures import MissingProgramError
+from turnstate.infra.services.ran import ran
 
 JAVA_VERSION_MIN: Final = 17
 """What Kafka 4 asks of a broker."""
@@ -121,12 +121,9 @@ def docker_answers() -> bool:
 
 def _runs(argv: list[str]) -> bool:
     try:
-        done = subprocess.run(  # noqa: S603 - words of our own
-            argv, capture_output=True, check=False, timeout=_DOCKER_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return ran(argv, within_s=_DOCKER_S).returncode == 0
+    except OSError:
         return False
-    return done.returncode == 0
 
 
 def _java_homes() -> list[Path]:
@@ -163,14 +160,8 @@ def _java_version(home: Path) -> str | None:
 
 def _asked_java_version(program: Path) -> str | None:
     try:
-        said = subprocess.run(  # noqa: S603 - a Java that was found
-            [program, "-version"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_ASK_S,
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired):
+        said = ran([program, "-version"], within_s=_ASK_S).stderr
+    except OSError:
         return None
     words = said.split('"')
     return words[1] if len(words) > 2 and words[1][:1].isdigit() else None

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from turnstate.agents.dead_letters import DeadLetter
 from turnstate.schemas.errors import CorruptDataError, NotFoundError
+from turnstate.streams.kafka.letters import KEPT_HEADERS
 from turnstate.streams.kafka.receipts import Headers
 
 NOWHERE: Final = -1
@@ -18,7 +19,6 @@ REDRIVEN: Final = "redriven"
 DISCARDED: Final = "discarded"
 
 _ID: Final = re.compile(r"(\d{1,9})-(\d{1,18})", re.ASCII)
-_KEPT: Final = ("content-type", "request-id", "traceparent")
 
 
 class LetterId(NamedTuple):
@@ -115,7 +115,7 @@ def kept_letter(record: Any) -> KeptLetter:
         letter,
         index,
         record.key,
-        [(name, told[name]) for name in _KEPT if name in told],
+        [(name, told[name]) for name in KEPT_HEADERS if name in told],
     )
 
 

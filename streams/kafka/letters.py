@@ -13,6 +13,9 @@ HEADERS_BYTES: Final = 128 << 10
 """Room for the headers and the key of a letter in its message, and for what LZ4
 adds to bytes that it cannot shorten."""
 
+KEPT_HEADERS: Final = ("content-type", "request-id", "traceparent")
+"""What came with the original and goes along, so that a redrive is like it."""
+
 
 def letter_row(
     fetched: Any, record: Record, error: TurnstateError, now_ms: int
@@ -48,11 +51,9 @@ def letter_row(
     ]
     if not whole:
         headers.append(("raw-hash", blake2b(raw, digest_size=32).hexdigest().encode()))
-    # What came with the original goes along, so that a redrive is like it.
-    kept = ("traceparent", "request-id", "content-type")
     headers += [
         (name, value)
         for name, value in fetched.headers or ()
-        if name in kept and value is not None and value != PACK_TYPE.encode()
+        if name in KEPT_HEADERS and value is not None and value != PACK_TYPE.encode()
     ]
     return fetched.key, raw if whole else raw[:DEAD_LETTER_HEAD_BYTES], headers

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from uuid import uuid4
 
 import pytest
-import structlog
 
 from support.cluster import cluster_on
 from support.running import Running, line, no_gap, running_worker, told_of
@@ -26,12 +25,6 @@ def fixture_cluster(
     """Topics and a worker that all tests here share; take sessions of your own."""
     with running_worker(kafka, tmp_path_factory.mktemp("cluster")) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def fixture_no_closed_log() -> None:
-    """A command that ran in this process logs to a stderr that is gone."""
-    structlog.reset_defaults()
 
 
 def test_a_session_is_followed_and_resumed_from_any_token(cluster: Running) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-import structlog
 
 from support.cluster import Cluster, cluster_on
 from support.running import Running, line, running_worker, told_of
@@ -53,12 +52,6 @@ def fixture_cluster(
     """Topics and a worker that all tests here share; take sessions of your own."""
     with running_worker(kafka, tmp_path_factory.mktemp("cluster")) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def fixture_no_closed_log() -> None:
-    """A command that ran in this process logs to a stderr that is gone."""
-    structlog.reset_defaults()
 
 
 def publish(cluster: Running, path: Path, *, wait: bool = True) -> Counts:
