@@ -1,0 +1,1 @@
+"""When state moves between tiers: access, life cycle, policy."""
