@@ -18,6 +18,11 @@ def play(world: World, steps: int) -> World:
         world.told(does.__name__)
         does(world)
     world.settle()
+    for region in world.regions:
+        for name in SESSIONS:
+            if world.once_in(2):
+                region.cool(name.key())
+        region.tidy()
     return world
 
 
@@ -54,6 +59,49 @@ def evict(world: World) -> None:
     region.evict(key)
     if world.once_in(2):
         region.agent.tails.forget(key)
+
+
+def cool(world: World) -> None:
+    """A region moves a session to its cold tier; a crash may come between."""
+    region = world.one(world.regions)
+    try:
+        world.cooled += region.cool(world.one(SESSIONS).key()) is not None
+    except CrashError:
+        world.crashes += 1
+        region.start()
+    except CorruptDataError as error:
+        world.faults.append(f"{region.name} cannot cool: {error}")
+
+
+def wake(world: World) -> None:
+    """A region brings a session back from its cold tier."""
+    region = world.one(world.regions)
+    try:
+        region.wake(world.one(SESSIONS).key())
+    except CrashError:
+        world.crashes += 1
+        region.start()
+
+
+def cold_away(world: World) -> None:
+    """Turns come while the cold tier cannot be reached."""
+    region = world.one(world.regions)
+    # A restart in the middle could not tell its subscriber what it missed.
+    fails, region.store.fails = region.store.fails, None
+    region.objects.is_away = True
+    world.deliver_to(region, 6)
+    region.objects.is_away = False
+    region.store.fails = fails
+
+
+def tidy(world: World) -> None:
+    """Packs are rewritten or deleted, whatever their age."""
+    region = world.one(world.regions)
+    try:
+        region.tidy()
+    except CrashError:
+        world.crashes += 1
+        region.start()
 
 
 def redeliver(world: World) -> None:
@@ -124,6 +172,10 @@ STEPS: Final[tuple[Callable[[World], None], ...]] = (
     *[seal] * 3,
     *[evict] * 2,
     *[crash] * 2,
+    *[cool] * 4,
+    wake,
+    cold_away,
+    tidy,
     World.bad_input,
     World.bad_input,
     part,

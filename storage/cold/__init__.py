@@ -1,0 +1,1 @@
+"""Sessions that have cooled: many packed into one immutable object."""
