@@ -7,7 +7,11 @@ from typing import Final
 import hypothesis
 import pytest
 
+from support.shared_services import shared, shared_root
 from support.soak import SoakSeeds, seeds_for
+from turnstate.infra.services.redis import start_redis
+from turnstate.infra.services.redis_cluster import start_redis_cluster
+from turnstate.infra.services.s3 import start_s3
 
 SIM_SEEDS: Final = (1, 2)
 """What the simulation runs where no SIM_SEED is given."""
@@ -66,3 +70,27 @@ def pytest_runtest_makereport(
 def soak_seeds(request: pytest.FixtureRequest) -> SoakSeeds:
     """Return the seeds of this test: `for seed in soak_seeds.take(200): …`."""
     return seeds_for(len(request.session.items))
+
+
+@pytest.fixture(name="redis_server", scope="session")
+def fixture_redis_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a Redis that all tests share: take keys of your own."""
+    with shared(shared_root(tmp_path_factory), "redis", start_redis) as server:
+        yield server.url
+
+
+@pytest.fixture(name="redis_cluster", scope="session")
+def fixture_redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The URL of a Redis Cluster that all tests share: take keys of your own."""
+    root = shared_root(tmp_path_factory)
+    with shared(root, "redis-cluster", start_redis_cluster) as cluster:
+        yield cluster.url
+
+
+@pytest.fixture(name="s3_server", scope="session")
+def fixture_s3_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Generator[dict[str, str]]:
+    """Endpoint, keys and bucket of an S3 server that all tests share."""
+    with shared(shared_root(tmp_path_factory), "s3", start_s3) as server:
+        yield server.connection

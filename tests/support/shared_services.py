@@ -5,15 +5,21 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pytest
 
 from turnstate.infra.services.failures import MissingProgramError
 from turnstate.infra.services.folder import held
-from turnstate.infra.services.server import Server
 
-AnyServer = TypeVar("AnyServer", bound=Server)
+
+class Stops(Protocol):
+    """A service, or some that belong together."""
+
+    def stop(self) -> bool: ...
+
+
+AnyServer = TypeVar("AnyServer", bound=Stops)
 
 WAIT_S = 700.0
 """The first one may have to fetch Kafka."""
