@@ -1,0 +1,41 @@
+"""Sessions folded from turns, as the archive agent is given them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from turnstate.agents.archive.archiving import ToArchive
+from turnstate.agents.archive.summary import phases_along
+from turnstate.agents.ports import Record
+from turnstate.agents.session.rebuild import rebuild
+from turnstate.schemas.dialogue.phases import default_graph
+from turnstate.schemas.ids import SessionName
+from turnstate.schemas.position import Position
+from turnstate.storage.session_reader import fold_all, operations
+
+
+class StillClock:
+    """Tell one time."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+def folded(name: SessionName, turns: Sequence[dict[str, Any]]) -> ToArchive:
+    """Return a session of turns that have no tenant and session yet."""
+    records = [
+        Record(
+            json.dumps(
+                {"tenant": name.tenant, "session": name.session} | turn
+            ).encode(),
+            Position(b"log", 0, at),
+        )
+        for at, turn in enumerate(turns)
+    ]
+    key = name.key()
+    graph = default_graph()
+    session = rebuild(key, records, graph=graph, log_name="log", clock=StillClock())
+    assert session.stored is not None, "a turn was accepted"
+    ops = [op for _, op in operations(session, key, session.stored)]
+    states = fold_all(session, key, session.stored, graph).states
+    return ToArchive(name, session.stored, ops, phases_along(ops, states))
