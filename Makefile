@@ -20,7 +20,7 @@ SEED ?= 1
 help: ## Show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-9s %s\n", $$1, $$2}'
 
-demo: $(VENV)/base.stamp ## Real dialogues: publish, fold, read back, replay, and what it cost
+demo: $(VENV)/base.stamp ## Real dialogues: publish, fold, cool, read back, replay, and what it cost
 	@$(BIN)/turnstate demo
 
 test: $(VENV)/dev.stamp ## All tests but soak and benches, docstring examples too (two workers, <= 10 minutes)

@@ -6,8 +6,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from turnstate.schemas.dialogue.turn_index import IdEntry
-from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.errors import InvalidInputError, TurnstateError
 from turnstate.schemas.position import Position
+from turnstate.storage.session_image import SessionImage
 from turnstate.storage.stored_head import StoredHead
 
 
@@ -62,6 +63,16 @@ class Store(Protocol):
 
     def base(self, key: bytes, incarnation: int, sealed_version: int) -> bytes | None:
         """Return the state that the frames since the last seal start from."""
+        ...
+
+
+class Colder(Protocol):
+    """Where sessions lie that the store has only a pointer of."""
+
+    def images(
+        self, keys: Sequence[bytes]
+    ) -> tuple[dict[bytes, SessionImage], dict[bytes, TurnstateError]]:
+        """Return those of the sessions that are cold, and what cannot be had."""
         ...
 
 

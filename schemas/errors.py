@@ -60,6 +60,13 @@ class NotFoundError(TurnstateError):
     http_status = 404
 
 
+class ErasedKeyError(NotFoundError):
+    """What is asked for was sealed by a key that an erase has destroyed."""
+
+    default_code = "erased"
+    http_status = 410
+
+
 class ConflictError(TurnstateError):
     """The input contradicts what is stored: read the state, then decide."""
 

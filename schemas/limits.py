@@ -55,3 +55,7 @@ PACK_TURNS_MAX = 4096
 
 PACK_BYTES_MAX = 1 << 20
 """A packed message; one that holds a single turn may be as long as a record."""
+
+ENCRYPTIONS_A_KEY_MAX = 1 << 32
+"""Rows that one data key encrypts; then a session goes on under its next one. So
+many random 96-bit nonces hold a twin with a chance of 2^-33 (NIST SP 800-38D)."""

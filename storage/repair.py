@@ -8,7 +8,7 @@ from turnstate.schemas.errors import CorruptDataError, FencedError
 from turnstate.storage.frames.header import decode_header
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
-from turnstate.storage.warm.rocksdb import Batch
+from turnstate.storage.warm.batch import Batch
 from turnstate.storage.warm.tables import (
     FRAMES,
     HEADS,

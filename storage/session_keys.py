@@ -62,7 +62,7 @@ def owners(
     start = after_prefix(session_prefix(after)) if after else b""
     while True:
         try:
-            found = next(store.rows(table, b"", start), None)
+            found = next(store.stored_rows(table, b"", start), None)
         except CorruptDataError as error:
             told(table, error)
             return

@@ -159,7 +159,7 @@ class SessionView:
 
     def _entry(self, turn_id: str) -> IdEntry | None:
         incarnation = self.head.incarnation
-        return self.store.ids([(self.key, incarnation, turn_id)])[0]
+        return self.store.entry(self.key, incarnation, turn_id)
 
     def _shown(self, pairs: Sequence[tuple[int, Op]]) -> list[ShownTurn]:
         first: dict[tuple[str, bytes], Op] = {}

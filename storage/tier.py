@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from turnstate.schemas.dialogue.turn_index import IdEntry
+from turnstate.storage.session_image import SessionImage
 from turnstate.storage.stored_head import StoredHead
 
 KEEPS_ALL: Final = "keeps_all"
@@ -28,6 +29,8 @@ class SessionChange(NamedTuple):
         base: A frame of kind head with the state that the frames since the
             last seal start from, where this is the first of them.
         erased: Everything up to this incarnation goes first, 0 = nothing.
+        woken: All rows of the session as it lay in a colder tier, where it
+            comes back with this change.
     """
 
     key: bytes
@@ -39,6 +42,7 @@ class SessionChange(NamedTuple):
     asides: Sequence[int] = ()
     base: bytes | None = None
     erased: int = 0
+    woken: SessionImage | None = None
 
 
 class Tier(Protocol):

@@ -15,12 +15,14 @@ from turnstate.storage.frames import header as layout
 from turnstate.storage.frames.chain import START_LINK, verify_chain
 from turnstate.storage.frames.codec import decode_frame, session_hash
 from turnstate.storage.frames.segment import open_segment
+from turnstate.storage.session_image import SessionImage
 from turnstate.storage.session_reader import chunks, fold_all, start_head
 from turnstate.storage.stored_head import StoredHead, decode_entry
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import FRAMES, INDEX, SEGMENTS, life_prefix
 
 WARM: Final = "warm"
+COLD: Final = "cold"
 
 
 class Fault(NamedTuple):
@@ -76,7 +78,11 @@ class _Held:
 
 
 def verify_session(
-    store: WarmStore, key: bytes, stored: StoredHead, graph: DialogueGraph
+    store: WarmStore,
+    key: bytes,
+    stored: StoredHead,
+    graph: DialogueGraph,
+    image: SessionImage | None = None,
 ) -> Verified:
     """Check everything that is stored of a session against everything else.
 
@@ -92,8 +98,9 @@ def verify_session(
         key: The session key.
         stored: Its head as it was read.
         graph: The dialogue graph it was folded under.
+        image: All its rows, where it is cold.
     """
-    check = _Check(store, key, stored, graph)
+    check = _Check(store, key, stored, graph, image)
     for part in (check.rows, check.chains, check.fold, check.index):
         try:
             part()
@@ -109,9 +116,15 @@ def verify_session(
 
 class _Check:
     def __init__(
-        self, store: WarmStore, key: bytes, stored: StoredHead, graph: DialogueGraph
+        self,
+        store: WarmStore,
+        key: bytes,
+        stored: StoredHead,
+        graph: DialogueGraph,
+        image: SessionImage | None,
     ) -> None:
         self.store = store
+        self.image = image
         self.key = key
         self.stored = stored
         self.graph = graph
@@ -125,10 +138,27 @@ class _Check:
         self.ids: Mapping[str, IdEntry] = {}
 
     def fault(self, why: str, version: int | None) -> None:
-        self.faults.append(Fault(self.key, WARM, version, why))
+        tier = WARM if self.image is None else COLD
+        self.faults.append(Fault(self.key, tier, version, why))
 
     def rows(self) -> None:
         """Read every row of the session's frames and segments."""
+        base: bytes | None = None
+        if self.image is not None:
+            base = self.image.base
+            for part in self.image.frames:
+                is_sealed = layout.decode_header(part).kind == layout.SEGMENT
+                (self.sealed if is_sealed else self.recent).append(part)
+        else:
+            base = self._warm_rows()
+        self.parts = [*self.sealed, *self.recent]
+        if base is not None:
+            decode_frame(base)
+            if not self.recent:
+                self.fault("a state at the seal is kept without frames", None)
+        self.held = _Held(self.parts, base)
+
+    def _warm_rows(self) -> bytes | None:
         base: bytes | None = None
         for table in (SEGMENTS, FRAMES):
             kept = self.sealed if table == SEGMENTS else self.recent
@@ -144,12 +174,15 @@ class _Check:
                     base = row
                 else:
                     kept.append(row)
-        self.parts = [*self.sealed, *self.recent]
-        if base is not None:
-            decode_frame(base)
-            if not self.recent:
-                self.fault("a state at the seal is kept without frames", None)
-        self.held = _Held(self.parts, base)
+        return base
+
+    def _index_rows(self) -> Iterator[tuple[bytes, bytes]]:
+        if self.image is not None:
+            yield from self.image.entries
+            return
+        start = len(self.prefix)
+        for at, row in self.store.rows(INDEX, self.prefix):
+            yield at[start:], row
 
     def chains(self) -> None:
         """Follow both chains to the links that the head keeps apart from them."""
@@ -226,9 +259,8 @@ class _Check:
             if op.body.op in ("edit", "redact")
         }
         wrong: dict[str, list[int]] = {}
-        start = len(self.prefix)
-        for at, row in self.store.rows(INDEX, self.prefix):
-            kind, rest = at[start : start + 1], at[start + 1 :]
+        for suffix, row in self._index_rows():
+            kind, rest = suffix[:1], suffix[1:]
             if kind == b"e":
                 version = int.from_bytes(rest, "big")
                 if version not in asides:

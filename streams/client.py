@@ -1,7 +1,6 @@
 """The Python API of a store: plain dicts in and out, for servers and scripts."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -9,23 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from turnstate.agents.session.step import Answer
-from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.operation import MAIN
-from turnstate.schemas.turn import Turn
-from turnstate.schemas.wire.json import turn_to_json
 from turnstate.streams.documents import Document, from_json, to_json
 from turnstate.streams.embedded.access import OpenStore, open_store
 from turnstate.streams.embedded.iterating import in_thread
 from turnstate.streams.embedded.owner import OwnedStore
+from turnstate.streams.given_turns import AnyTurn, raised, turn_bytes
 from turnstate.streams.settings import Settings
 
 if TYPE_CHECKING:
     from turnstate.streams.kafka.cluster_reader import ClusterReader
 
 _T = TypeVar("_T")
-
-AnyTurn = dict[str, Any] | Turn | bytes
-"""A turn as a dict, a `Turn`, or its JSON bytes."""
 
 THREADS: Final = 32
 """How many calls of an `AsyncClient` may wait at once."""
@@ -172,6 +166,29 @@ class Client:
             self.store.reach(tenant=tenant, session=session, at_least=at_least)
         return self._plain(
             self.store.state(tenant, session, version=version, branch=branch)
+        )
+
+    def patch(
+        self,
+        tenant: str,
+        session: str,
+        since: int,
+        *,
+        version: int | None = None,
+        branch: str = MAIN,
+    ) -> Document:
+        """Return what changed since a version: `from`, `to` and a JSON Patch.
+
+        Applied to what `state` returned at `since` (RFC 6902; `jsonpatch` does
+        it), it gives what `state` returns at `version`, exactly.
+
+        Raises:
+            NotFoundError: no such session; or version, or branch at one of them.
+        """
+        return self._plain(
+            self.store.patch(
+                tenant, session, since=since, version=version, branch=branch
+            )
         )
 
     def turns(
@@ -331,6 +348,12 @@ class AsyncClient:
         """Return the state of a session; see `Client.state`."""
         return await self._run(self.client.state, tenant, session, **options)
 
+    async def patch(
+        self, tenant: str, session: str, since: int, **options: Any
+    ) -> Document:
+        """Return what changed since a version; see `Client.patch`."""
+        return await self._run(self.client.patch, tenant, session, since, **options)
+
     async def turns(self, tenant: str, session: str, **options: Any) -> Document:
         """Return a page of turns; see `Client.turns`."""
         return await self._run(self.client.turns, tenant, session, **options)
@@ -365,35 +388,3 @@ class AsyncClient:
 
         async for event in in_thread(begin):
             yield event
-
-
-def turn_bytes(turn: AnyTurn) -> bytes:
-    """Return a turn as JSON bytes; what JSON cannot say exactly is refused.
-
-    Raises:
-        InvalidInputError: a dict holds something that is no JSON. (NaN and
-            halves of surrogate pairs are named by the door itself.)
-
-    Example:
-        >>> turn_bytes({"role": "user"})
-        b'{"role": "user"}'
-    """
-    if isinstance(turn, bytes):
-        return turn
-    if isinstance(turn, Turn):
-        return turn_to_json(turn)
-    try:
-        return json.dumps(turn).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            f"the turn cannot be written as JSON: {error}",
-            hint="use dicts, lists, text, numbers, booleans and None",
-            code="not_json",
-        ) from error
-
-
-def raised(answer: Answer) -> Answer:
-    """Return an answer, or raise the error that it carries."""
-    if answer.error is not None:
-        raise answer.error
-    return answer

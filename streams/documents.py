@@ -15,8 +15,8 @@ from turnstate.schemas.errors import TurnstateError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
 from turnstate.schemas.wire.tool_calls import unparsable_calls
+from turnstate.storage.session_row import SessionRow
 from turnstate.storage.session_view import SessionView, ShownTurn
-from turnstate.storage.stored_head import StoredHead
 
 Document = dict[str, Any]
 """A JSON document; values may be `msgspec.Raw`, so encode it with `to_json`."""
@@ -207,15 +207,15 @@ def gaps_document(head: Head) -> list[Document]:
     return gaps
 
 
-def session_document(name: SessionName, stored: StoredHead, tier: str) -> Document:
+def session_document(name: SessionName, row: SessionRow) -> Document:
     """Return a row of `sessions`."""
     return {
         "tenant": name.tenant,
         "session": name.session,
-        "version": stored.head.version,
-        "turn_count": stored.head.turn_count,
-        "tier": tier,
-        "digest": digest(stored.head).hex(),
+        "version": row.version,
+        "turn_count": row.turn_count,
+        "tier": row.tier,
+        "digest": row.digest.hex(),
     }
 
 

@@ -11,8 +11,10 @@ from turnstate.schemas.operation import MAIN
 from turnstate.storage.frames.header import FRAME, SEGMENT, decode_header
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.session_reader import fold_at
+from turnstate.storage.session_row import SessionRow, session_row
 from turnstate.storage.session_view import SessionView
 from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams import documents
 from turnstate.streams.documents import Document
@@ -66,6 +68,7 @@ class StoreReader:
         def read(stored: StoredHead) -> Document:
             view = self._view(name.key(), stored, version)
             tier = self._tier(name.key())
+            self.was_read(name.key(), tier)
             return documents.state_document(name, view, branch, self.graph.start, tier)
 
         return self._reading(name, read)
@@ -89,6 +92,7 @@ class StoreReader:
 
         def read(stored: StoredHead) -> Document:
             view = self._view(name.key(), stored, version)
+            self.was_read(name.key(), self._tier(name.key()))
             return documents.turns_document(view.listing(branch), at, limit)
 
         return self._reading(name, read)
@@ -133,6 +137,14 @@ class StoreReader:
             name, lambda stored: self._view(name.key(), stored, version).head
         )
 
+    def has_expired(self, arrived_ms: int) -> bool:
+        """Say whether a session whose last turn came then is served no more."""
+        del arrived_ms
+        return False
+
+    def was_read(self, key: bytes, tier: str) -> None:
+        """Be told that a reader asked for a session, and where it lay."""
+
     # -- reading many ----------------------------------------------------------
 
     def sessions(
@@ -143,32 +155,49 @@ class StoreReader:
         prefix: str = "",
     ) -> Iterator[Document]:
         """Yield a row for each session, in key order."""
-        for key, stored in self.stored_heads(tenant, prefix):
-            if stored.is_tombstone:
-                continue
-            where = self._tier(key)
-            if tier is None or tier == where:
-                yield documents.session_document(
-                    SessionName.from_key(key), stored, where
-                )
+        for key, row in self.rows(tenant, prefix):
+            gone = row.is_tombstone or self.has_expired(row.arrived_ms)
+            if not gone and tier in (None, row.tier):
+                yield documents.session_document(SessionName.from_key(key), row)
+
+    def rows(
+        self, tenant: str | None = None, prefix: str = ""
+    ) -> Iterator[tuple[bytes, SessionRow]]:
+        """Yield (key, facts) of every session, tombstones too; reads no cold one."""
+        for key in self._keys(tenant, prefix):
+            row = self.row(key)
+            if row is not None:
+                yield key, row
+
+    def row(self, key: bytes) -> SessionRow | None:
+        """Return the facts of one session, None where it is not known."""
+        held = self.heads.hot.peek(key)
+        found = held if held is not None else self.warm.located([key])[0]
+        return None if found is None else session_row(found, is_hot=held is not None)
 
     def stored_heads(
         self, tenant: str | None = None, prefix: str = ""
     ) -> Iterator[tuple[bytes, StoredHead]]:
-        """Yield (key, head) of every session, tombstones too, in key order."""
-        start = tenant_prefix(tenant) + prefix.encode() if tenant is not None else b""
-        for key in self.warm.keys(start):
-            anywhere = tenant is None and bool(prefix)
-            if anywhere and not SessionName.from_key(key).session.startswith(prefix):
-                continue
+        """Yield (key, head) of every session, tombstones too; cold ones are read."""
+        for key in self._keys(tenant, prefix):
             stored = self.heads.head(key)
             if stored is not None:
                 yield key, stored
 
+    def _keys(self, tenant: str | None, prefix: str) -> Iterator[bytes]:
+        start = tenant_prefix(tenant) + prefix.encode() if tenant is not None else b""
+        anywhere = tenant is None and bool(prefix)
+        for key in self.warm.keys(start):
+            if not anywhere or SessionName.from_key(key).session.startswith(prefix):
+                yield key
+
     # -- inside ------------------------------------------------------------------
 
     def _tier(self, key: bytes) -> str:
-        return "hot" if self.heads.hot.peek(key) is not None else "warm"
+        if self.heads.hot.peek(key) is not None:
+            return "hot"
+        (found,) = self.warm.located([key])
+        return "cold" if isinstance(found, ColdHead) else "warm"
 
     def _stored(self, tenant: str, session: str) -> StoredHead:
         name = SessionName(checked_id(tenant, "tenant"), checked_id(session, "session"))
@@ -176,7 +205,9 @@ class StoreReader:
 
     def _present(self, name: SessionName, stored: StoredHead | None) -> StoredHead:
         tenant, session = name
-        if stored is None or stored.is_tombstone:
+        if stored is not None and stored.is_tombstone:
+            self.warm.refuse_erased(name.key())
+        if stored is None or stored.is_tombstone or self.has_expired(stored.arrived_ms):
             raise NotFoundError(
                 f"there is no session {session!r} of tenant {tenant!r}",
                 field="session",

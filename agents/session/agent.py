@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from turnstate.agents.dead_letters import DeadLetter, dead_letter
-from turnstate.agents.ports import Batches, Clock, Record, Store
+from turnstate.agents.ports import Batches, Clock, Colder, Record, Store
 from turnstate.agents.session.change import change_of
 from turnstate.agents.session.facts import lookups_of, parked_references, provided
 from turnstate.agents.session.plain import plain_outcome
@@ -22,11 +22,18 @@ from turnstate.agents.session.tails import Tails
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.turn_index import IdEntry
-from turnstate.schemas.errors import TurnstateError
+from turnstate.schemas.errors import TurnstateError, UnavailableError
+from turnstate.schemas.ids import turn_id_hash
 from turnstate.schemas.operation import Op
 from turnstate.schemas.wire.turn_bytes import draft_from_bytes
 from turnstate.storage.hot.memory import MemoryTier
-from turnstate.storage.stored_head import NO_SESSION, StoredHead
+from turnstate.storage.session_image import SessionImage
+from turnstate.storage.stored_head import (
+    NO_SESSION,
+    StoredHead,
+    decode_entry,
+    decode_stored_head,
+)
 from turnstate.storage.tier import SessionChange
 
 LIVE_SESSIONS_MAX = 256
@@ -68,6 +75,10 @@ class SessionAgent:
             them; without, each can be read by itself (what leaves a store).
         check: Says whether a decoded record belongs where it lies: is given it
             and its session key, raises what is wrong.
+        colder: Where cold sessions are; those that change come back with their
+            change. Without, there are none.
+        stamps_as: The name under which it stamps, where a restore changed it;
+            `log_name` stays the one that the turn index leaves out.
     """
 
     def __init__(
@@ -80,15 +91,19 @@ class SessionAgent:
         clock: Clock,
         dictionaries: bool = True,
         check: Callable[[Record, bytes], None] | None = None,
+        colder: Colder | None = None,
+        stamps_as: str | None = None,
     ) -> None:
         self.store = store
         self.hot = hot
         self.graph = graph
         self.log_name = log_name
+        self.stamps_as = stamps_as or log_name
         self.clock = clock
         self.tails = Tails()
         self._live_sessions_max = LIVE_SESSIONS_MAX if dictionaries else 0
         self._check = check
+        self._colder = colder
 
     def fold(self, records: Sequence[Record]) -> Folded:
         """Decide about a batch. Never raises for bad input."""
@@ -110,10 +125,15 @@ class SessionAgent:
             else:
                 mine[0].append(index)
                 mine[1].append(arrival)
+        woken, away = self._woken(list(by_session))
+        for key, reason in away.items():
+            refusal = _cannot_be_woken(reason)
+            for index in by_session.pop(key)[0]:
+                answers[index] = Answer(Verdict.REFUSED, 0, None, refusal)
         keys = list(by_session)
-        heads = self._heads(keys)
+        heads = self._heads(keys, woken)
         grouped = [mine[1] for mine in by_session.values()]
-        ids = self._ids(keys, heads, grouped)
+        ids = self._ids(keys, heads, grouped, woken)
         changes: list[SessionChange] = []
         ops: list[list[Op]] = []
         live = len(keys) <= self._live_sessions_max
@@ -132,30 +152,34 @@ class SessionAgent:
                         [op.record for op in outcome.ops],
                         is_first=bool(change.erased) or not heads[at].frame_turns,
                     )
+                if key in woken:
+                    change = change._replace(woken=woken[key])
                 changes.append(change)
                 ops.append(outcome.ops)
-        dead = [
-            dead_letter(
-                answer.error,
-                record.raw,
-                record.position,
-                now_ms,
-                attempt=record.attempt,
-                trusted=record.trusted,
-            )
-            for record, answer in zip(records, answers, strict=True)
-            if answer is not None and answer.error is not None
-        ]
         told = [answer for answer in answers if answer is not None]
         assert len(told) == len(records), "every record has its answer"
-        return Folded(changes, told, dead, ops)
+        return Folded(changes, told, _letters(records, told, now_ms), ops)
 
     def committed(self, folded: Folded) -> None:
         """Show a committed batch to readers."""
         self.hot.commit(folded.changes)
 
-    def _heads(self, keys: Sequence[bytes]) -> list[StoredHead]:
+    def _woken(
+        self, keys: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, SessionImage], Mapping[bytes, TurnstateError]]:
+        """Fetch the sessions that are cold; they cannot be folded without."""
+        if self._colder is None:
+            return {}, {}
+        missing = [key for key in keys if self.hot.peek(key) is None]
+        return self._colder.images(missing) if missing else ({}, {})
+
+    def _heads(
+        self, keys: Sequence[bytes], woken: Mapping[bytes, SessionImage]
+    ) -> list[StoredHead]:
         found = self.hot.heads(keys)
+        for at, key in enumerate(keys):
+            if key in woken:
+                found[at] = decode_stored_head(woken[key].row)
         missing = [key for key, head in zip(keys, found, strict=True) if head is None]
         read = dict(zip(missing, self.store.heads(missing), strict=True))
         return [
@@ -168,6 +192,7 @@ class SessionAgent:
         keys: Sequence[bytes],
         heads: Sequence[StoredHead],
         grouped: Sequence[Sequence[Arrival]],
+        woken: Mapping[bytes, SessionImage],
     ) -> Mapping[bytes, dict[str, IdEntry]]:
         """Look up, once for the batch, every turn id that it names."""
         wanted: list[tuple[bytes, int, str]] = []
@@ -184,6 +209,13 @@ class SessionAgent:
         for (key, _, name), entry in zip(wanted, self.store.ids(wanted), strict=True):
             if entry is not None:
                 found.setdefault(key, {})[name] = entry
+        for key, image in woken.items():
+            rows = dict(image.entries)
+            for name in {name for of, _, name in wanted if of == key}:
+                row = rows.get(b"i" + turn_id_hash(name))
+                if row is not None:
+                    entry = decode_entry(row, self.log_name)
+                    found.setdefault(key, {})[name] = entry
         return found
 
     def _step(
@@ -194,7 +226,7 @@ class SessionAgent:
         ids: Mapping[str, IdEntry] | None,
     ) -> Outcome:
         usual = plain_outcome(
-            stored.head, stored.position, arrivals, ids, self.graph, self.log_name
+            stored.head, stored.position, arrivals, ids, self.graph, self.stamps_as
         )
         if usual is not None:
             return usual
@@ -206,7 +238,7 @@ class SessionAgent:
                 arrivals,
                 facts,
                 self.graph,
-                self.log_name,
+                self.stamps_as,
             )
             if not isinstance(outcome, Need):
                 return outcome
@@ -225,6 +257,34 @@ def _decoded(record: Record) -> Arrival:
         return arrival_of_recorded(record.raw, record.position)
     draft = draft_from_bytes(record.raw, record.content_type)
     return Arrival(draft, record.position)
+
+
+def _letters(
+    records: Sequence[Record], answers: Sequence[Answer], now_ms: int
+) -> list[DeadLetter]:
+    """Return a letter for each refused record, but for those to be sent again."""
+    return [
+        dead_letter(
+            answer.error,
+            record.raw,
+            record.position,
+            now_ms,
+            attempt=record.attempt,
+            trusted=record.trusted,
+        )
+        for record, answer in zip(records, answers, strict=True)
+        if answer.error is not None and not isinstance(answer.error, UnavailableError)
+    ]
+
+
+def _cannot_be_woken(error: TurnstateError) -> UnavailableError:
+    if isinstance(error, UnavailableError):
+        return error
+    return UnavailableError(
+        f"the session is cold and cannot be read: {error}",
+        hint="turnstate verify names what is damaged; then send the turn again",
+        code="cold_damaged",
+    )
 
 
 async def run(

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from turnstate.agents.ports import Clock, Record, Store
+from turnstate.agents.ports import Clock, Colder, Record, Store
 from turnstate.agents.session.agent import Folded, SessionAgent
 from turnstate.agents.session.recorded import (
     FIRST_BYTE,
@@ -25,6 +25,7 @@ from turnstate.schemas.wire.turn_bytes import (
     session_key_in,
 )
 from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.log_names import LogNames
 from turnstate.storage.repair import OneSession, check_same
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 
@@ -71,13 +72,65 @@ def session_key_of(raw: bytes) -> bytes | None:
         return None
 
 
+class Refolder(SessionAgent):
+    """An agent that reads a store, shows nothing, and stamps as was stamped then.
+
+    Args:
+        store: Where heads, index and frames are read.
+        graph: The dialogue graph.
+        names: The names under which the log stamped.
+        clock: For arrival times.
+        colder: Where cold sessions are; without, there are none.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        graph: DialogueGraph,
+        names: LogNames,
+        clock: Clock,
+        colder: Colder | None = None,
+    ) -> None:
+        self.names = names
+        super().__init__(
+            store=store,
+            hot=MemoryTier(1),
+            graph=graph,
+            log_name=names.names[0][1],
+            clock=clock,
+            colder=colder,
+        )
+
+    def name_of(self, record: Record) -> str:
+        """Return the name under which a record was stamped."""
+        return self.names.at(record.position.offset)
+
+    def fold(self, records: Sequence[Record]) -> Folded:
+        """Decide about a batch, all of which was stamped under one name."""
+        if records:
+            self.stamps_as = self.name_of(records[0])
+            assert self.name_of(records[-1]) == self.stamps_as, "groups are cut there"
+        return super().fold(records)
+
+
 def refolder(
-    store: Store, graph: DialogueGraph, log_name: str, clock: Clock
-) -> SessionAgent:
-    """Return an agent that reads a store and shows nothing to anyone."""
-    return SessionAgent(
-        store=store, hot=MemoryTier(1), graph=graph, log_name=log_name, clock=clock
-    )
+    store: Store,
+    graph: DialogueGraph,
+    log_name: str | LogNames,
+    clock: Clock,
+    colder: Colder | None = None,
+) -> Refolder:
+    """Return an agent that reads a store and shows nothing to anyone.
+
+    Args:
+        store: Where heads, index and frames are read.
+        graph: The dialogue graph.
+        log_name: The name under which the log stamps; its names, where a
+            restore has changed it.
+        clock: For arrival times.
+        colder: Where cold sessions are; without, there are none.
+    """
+    return Refolder(store, graph, LogNames.of(log_name), clock, colder)
 
 
 def rebuild(
@@ -85,7 +138,7 @@ def rebuild(
     records: Iterable[Record],
     *,
     graph: DialogueGraph,
-    log_name: str,
+    log_name: str | LogNames,
     clock: Clock,
     expected: StoredHead | None = None,
 ) -> OneSession:
@@ -99,7 +152,7 @@ def rebuild(
         key: The session key.
         records: Every record of the log that is about this session.
         graph: The dialogue graph.
-        log_name: The name under which the log stamps.
+        log_name: The name under which the log stamps, or its names.
         clock: For arrival times, where the head that was is lost.
         expected: The head that was stored, if it can be read.
 
@@ -111,7 +164,7 @@ def rebuild(
     agent = refolder(session, graph, log_name, clock)
     position = expected.position if expected else None
     compared = expected is None
-    for group in _groups(records, position):
+    for group in _groups(agent, records, position):
         if expected and not compared and not _up_to(group[0].position, position):
             check_same(session.stored, expected)
             compared = True
@@ -122,9 +175,12 @@ def rebuild(
 
 
 def _groups(
-    records: Iterable[Record], cut: Position | None
+    agent: Refolder, records: Iterable[Record], cut: Position | None
 ) -> Iterator[Sequence[Record]]:
-    """Yield records in groups, none of which lies on both sides of a position."""
+    """Yield records in groups, none of which lies on both sides of a position.
+
+    Nor on both sides of a change of the log's name.
+    """
     group: list[Record] = []
     last: Position | None = None
     for record in records:
@@ -132,8 +188,9 @@ def _groups(
             raise CorruptDataError(
                 f"the log goes back at offset {record.position.offset}"
             )
-        crosses = group and _up_to(group[0].position, cut) != _up_to(
-            record.position, cut
+        crosses = group and (
+            _up_to(group[0].position, cut) != _up_to(record.position, cut)
+            or agent.name_of(group[0]) != agent.name_of(record)
         )
         if crosses or len(group) >= GROUP:
             yield group
@@ -154,7 +211,7 @@ def refold(
     ops: Sequence[Op],
     *,
     graph: DialogueGraph,
-    log_name: str,
+    log_name: str | LogNames,
     clock: Clock,
 ) -> OneSession:
     """Return a session made of other records for the same operations.
@@ -167,7 +224,7 @@ def refold(
         stored: Its head.
         ops: All its operations, stubs among them, in version order.
         graph: The dialogue graph.
-        log_name: The name under which the log stamps.
+        log_name: The name under which the log stamps, or its names.
         clock: For the times in the new frames.
 
     Raises:
@@ -201,7 +258,7 @@ def traced(
     records: Iterable[Record],
     *,
     graph: DialogueGraph,
-    log_name: str,
+    log_name: str | LogNames,
     clock: Clock,
 ) -> dict[int, Op]:
     """Return which record of a log became which operation of a session.
@@ -210,7 +267,7 @@ def traced(
         key: The session key.
         records: Every record of the log that is about this session.
         graph: The dialogue graph.
-        log_name: The name under which the log stamps.
+        log_name: The name under which the log stamps, or its names.
         clock: Not used for what is decided.
 
     Returns:
@@ -219,7 +276,7 @@ def traced(
     session = OneSession(key)
     agent = refolder(session, graph, log_name, clock)
     found: dict[int, Op] = {}
-    for group in _groups(records, None):
+    for group in _groups(agent, records, None):
         folded = agent.fold(group)
         if not folded.changes:
             continue
@@ -237,7 +294,7 @@ def traced(
     return found
 
 
-def catch_up(agent: SessionAgent, records: Iterable[Record]) -> Iterator[Folded]:
+def catch_up(agent: Refolder, records: Iterable[Record]) -> Iterator[Folded]:
     """Fold records over what the agent's store holds; yield what changes it.
 
     Records that were folded before change nothing, by their position or their
@@ -247,9 +304,11 @@ def catch_up(agent: SessionAgent, records: Iterable[Record]) -> Iterator[Folded]
     """
     group: list[Record] = []
     for record in records:
-        group.append(record)
-        if len(group) >= GROUP:
+        if group and (
+            len(group) >= GROUP or agent.name_of(group[0]) != agent.name_of(record)
+        ):
             yield agent.fold(group)
             group = []
+        group.append(record)
     if group:
         yield agent.fold(group)

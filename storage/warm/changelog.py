@@ -1,17 +1,44 @@
-"""What one session's change writes, as one record of a changelog, and back."""
+"""What one session's change writes, as one record of a changelog."""
 
+import hashlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from turnstate.schemas.errors import CorruptDataError, UnknownVersionError
+from turnstate.schemas.errors import CorruptDataError
 from turnstate.schemas.ids import turn_id_hash
 from turnstate.schemas.operation import Op
 from turnstate.storage.frames.chain import link_of
 from turnstate.storage.seal import Sealed, ids_named
+from turnstate.storage.session_image import SessionImage
 from turnstate.storage.tier import SessionChange
-from turnstate.storage.warm.rocksdb import Batch, WarmStore
+from turnstate.storage.warm.batch import Batch
+from turnstate.storage.warm.changelog_records import (
+    CLEAR,
+    COLD_KIND,
+    DELETE,
+    DELETE_RANGE,
+    ERASE_KIND,
+    FRAME_KIND,
+    MARK_KIND,
+    PLACE,
+    PUT,
+    SEGMENT_KIND,
+    WOKEN_KIND,
+    Epoch,
+    Row,
+    RowRecord,
+    encode,
+    encode_rows,
+)
+from turnstate.storage.warm.cold_rows import (
+    ColdHead,
+    decode_cold_head,
+    encode_cold_head,
+    is_cold_row,
+)
+from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import (
     FRAMES,
     HEADS,
@@ -25,61 +52,21 @@ from turnstate.storage.warm.tables import (
     version_key,
 )
 
-RECORD_VERSION: Final = 1
-"""Form of a record; a higher one was written by a newer turnstate."""
-
-FRAME_KIND: Final = b"F"
-SEGMENT_KIND: Final = b"S"
-ERASE_KIND: Final = b"E"
-OWNER_KIND: Final = b"O"
-"""An owner begins: what an earlier one writes behind this record is void."""
-
-MARK_KIND: Final = b"M"
-"""Up to where an owner has folded the log; its record is written over."""
-
-_LINK_BYTES: Final = 8
-"""Of a frame's chain link, enough to tell two owners' frames of a version apart."""
+PART_BYTES: Final = 2 << 20
+"""Of the rows of a session that comes back in one record; a segment that is
+larger goes alone."""
 
 POSITION_KEY: Final = b"position"
 """Row of the store: offset and index that were folded last, and of which log."""
 
-_TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX, META)
-_PLACE: Final = {table: place for place, table in enumerate(_TABLES)}
-_PUT, _DELETE, _DELETE_RANGE = 0, 1, 2
+_LINK_BYTES: Final = 8
+"""Of a frame's chain link, enough to tell two owners' frames of a version apart."""
 
+_WOKEN_KEY: Final = b"woken\0"
+"""Rows of the store, behind it a session key: the records that it came back by,
+to be buried when it goes again."""
 
-class Epoch(NamedTuple):
-    """Who writes a changelog: a later owner has a greater one.
-
-    Attributes:
-        number: One more than the greatest that was read from the changelog.
-        generation: Of the consumer group, where two have the same number.
-    """
-
-    number: int
-    generation: int
-
-    def key(self, kind: bytes) -> bytes:
-        """Return the key of a record that each owner has one of."""
-        owner = self.number.to_bytes(8, "big") + self.generation.to_bytes(8, "big")
-        return kind + owner
-
-
-class RowRecord(NamedTuple):
-    """A record of a changelog: its key, and its value or None for a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-
-class _Wire(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    version: int
-    epoch: Epoch
-    rows: list[tuple[int, int, bytes, bytes]]
-
-
-_encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(_Wire).decode
+_decode_keys: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 class ChangelogBatch(Batch):
@@ -94,6 +81,12 @@ class ChangelogBatch(Batch):
     no other owner's record has, or the owner itself. For the same reason the
     tombstones of a seal are apart: they are sent once it is known that the
     seal is an owner's.
+
+    A session that goes to the cold tier is one record: all its rows go, by a
+    word in place of one deletion a row, and a pointer stands where its head
+    was. It comes back in records of bounded size, its head in the last: until
+    that one is read the pointer counts, and a session that is read half is
+    cold (docs/decisions/0014-cold-sessions-in-the-changelog.md).
 
     Args:
         store: The partition's store.
@@ -110,39 +103,37 @@ class ChangelogBatch(Batch):
         self.tombstones: list[RowRecord] = []
         self._store = store
         self._epoch = epoch
-        self._rows: list[tuple[int, int, bytes, bytes]] = []
+        self._rows: list[Row] = []
 
     def put(self, table: str, key: bytes, row: bytes) -> None:
         """Set one row."""
         super().put(table, key, row)
-        self._rows.append((_PUT, _PLACE[table], key, row))
-
-    def put_local(self, table: str, key: bytes, row: bytes) -> None:
-        """Set one row of this store alone."""
-        super().put(table, key, row)
+        self._rows.append((PUT, PLACE[table], key, row))
 
     def delete(self, table: str, key: bytes) -> None:
         """Remove one row."""
         super().delete(table, key)
-        self._rows.append((_DELETE, _PLACE[table], key, b""))
+        self._rows.append((DELETE, PLACE[table], key, b""))
 
     def delete_range(self, table: str, start: bytes, end: bytes) -> None:
         """Remove the rows from `start` to below `end`."""
         super().delete_range(table, start, end)
-        self._rows.append((_DELETE_RANGE, _PLACE[table], start, end))
+        self._rows.append((DELETE_RANGE, PLACE[table], start, end))
 
     def stage(self, change: SessionChange) -> None:
         """Put in one session's change, and its record."""
         super().stage(change)
         after = change.after
         prefix = life_prefix(change.key, after.head.incarnation)
-        ranges: list[tuple[int, int, bytes, bytes]] = []
+        ranges: list[Row] = []
         if change.erased:
-            self._bury(change.key)
-            ranges = [row for row in self._rows if row[0] == _DELETE_RANGE]
+            self._bury(change.key, self.records)
+            self._forget_woken(change.key)
+            ranges = [row for row in self._rows if row[0] != PUT]
         if change.frame is not None:
             # What came after an erase goes with a seal; the erase stays.
-            self._rows = [row for row in self._rows if row[0] != _DELETE_RANGE]
+            if change.erased:
+                self._rows = [row for row in self._rows if row[0] == PUT]
             at = version_key(prefix, after.head.version)
             self._end(_key(FRAME_KIND, at, after.link))
             self._rows = ranges
@@ -166,27 +157,93 @@ class ChangelogBatch(Batch):
                     RowRecord(_key(FRAME_KIND, at, link_of(frame)), None)
                 )
         for key, row in self._entries(sealed, prefix):
-            self._rows.append((_PUT, _PLACE[INDEX], key, row))
+            self._rows.append((PUT, PLACE[INDEX], key, row))
         at = version_key(prefix, after.sealed_version)
         self._end(_key(SEGMENT_KIND, at, after.segment_link))
 
+    def stage_cooled(self, image: SessionImage, cold: ColdHead) -> None:
+        """Put in that a session went to the cold tier: one record, and tombstones."""
+        super().stage_cooled(image, cold)
+        prefix = life_prefix(image.key, image.incarnation)
+        self._bury(image.key, self.tombstones)
+        # One word in the place of all deletions: it stays as long as it is cold.
+        self._rows = [(CLEAR, 0, prefix, b"")]
+        self._forget_woken(image.key)
+        self._rows.append((PUT, PLACE[HEADS], image.key, encode_cold_head(cold)))
+        self._end(_cold_key(image.key, cold))
+
+    def stage_pointed(self, key: bytes, before: ColdHead, after: ColdHead) -> None:
+        """Put in that a cold session lies elsewhere: one record, and a tombstone."""
+        super().stage_pointed(key, before, after)
+        prefix = life_prefix(key, after.incarnation)
+        self._rows.insert(0, (CLEAR, 0, prefix, b""))
+        self._end(_cold_key(key, after))
+        self.tombstones.append(RowRecord(_cold_key(key, before), None))
+
+    def stage_image(self, image: SessionImage) -> None:
+        """Put in that a cold session came back: records, and a tombstone.
+
+        What an earlier try has left half is cleared by the first of them.
+        """
+        row = self._store.get(HEADS, image.key)
+        super().stage_image(image)
+        prefix = life_prefix(image.key, image.incarnation)
+        rows, self._rows = self._rows, []
+        assert rows[-1][1] == PLACE[HEADS], "the head comes last"
+        begin = len(self.records)
+        size = 0
+        self._rows.append((CLEAR, 0, prefix, b""))
+        for row_told in rows[:-1]:
+            if size and size + len(row_told[3]) > PART_BYTES:
+                self._end_part(prefix, len(self.records) - begin)
+                size = 0
+            self._rows.append(row_told)
+            size += len(row_told[2]) + len(row_told[3])
+        keys = [each.key for each in self.records[begin:]]
+        keys.append(self._part_key(prefix, len(keys)))
+        self.put(META, _WOKEN_KEY + image.key, encode(keys))
+        self._rows.append(rows[-1])
+        self._end(keys[-1])
+        if row is not None and is_cold_row(row):
+            cold = decode_cold_head(row)
+            self.tombstones.append(RowRecord(_cold_key(image.key, cold), None))
+
+    def _end_part(self, prefix: bytes, number: int) -> None:
+        self._end(self._part_key(prefix, number))
+
+    def _part_key(self, prefix: bytes, number: int) -> bytes:
+        """Return the key of a part: of this owner, who brings it back once."""
+        return WOKEN_KIND + prefix + number.to_bytes(4, "big") + self._epoch.key(b"")
+
     def mark(self, offset: int, index: int, log: bytes = b"") -> None:
         """Say up to where a log is folded."""
-        row = _encode((offset, index, log))
+        row = encode((offset, index, log))
         self.put(META, POSITION_KEY, row)
         self._end(self._epoch.key(MARK_KIND))
 
     def _end(self, key: bytes) -> None:
-        wire = _Wire(RECORD_VERSION, self._epoch, self._rows)
-        self.records.append(RowRecord(key, _encode(wire)))
+        self.records.append(RowRecord(key, encode_rows(self._epoch, self._rows)))
         self._rows = []
 
-    def _bury(self, key: bytes) -> None:
-        """Add tombstones for every record that an erased session has."""
+    def _bury(self, key: bytes, into: list[RowRecord]) -> None:
+        """Add tombstones for every record that a session has."""
         prefix = session_prefix(key)
         for kind, table in ((FRAME_KIND, FRAMES), (SEGMENT_KIND, SEGMENTS)):
             for at, row in self._store.rows(table, prefix):
-                self.records.append(RowRecord(_key(kind, at, link_of(row)), None))
+                into.append(RowRecord(_key(kind, at, link_of(row)), None))
+        into += [RowRecord(part, None) for part in self._woken_parts(key)]
+
+    def _woken_parts(self, key: bytes) -> list[bytes]:
+        """Return the keys of the records by which a session came back."""
+        row = self._store.get(META, _WOKEN_KEY + key)
+        try:
+            return [] if row is None else _decode_keys(row)
+        except msgspec.MsgspecError as error:
+            raise CorruptDataError(f"the row {_WOKEN_KEY!r}: {error}") from error
+
+    def _forget_woken(self, key: bytes) -> None:
+        if self._store.get(META, _WOKEN_KEY + key) is not None:
+            self.delete(META, _WOKEN_KEY + key)
 
     def _entries(self, sealed: Sealed, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield the index rows that came with the frames which a seal replaces."""
@@ -203,64 +260,16 @@ class ChangelogBatch(Batch):
                 yield aside_key(prefix, version), b""
 
 
-def owner_record(epoch: Epoch) -> RowRecord:
-    """Return the first record of an owner, behind which earlier ones are void.
-
-    It is never written over: as long as it stands, whatever an earlier owner
-    wrote behind it can be told apart, however the topic is compacted.
-    """
-    wire = _Wire(RECORD_VERSION, epoch, [])
-    return RowRecord(epoch.key(OWNER_KIND), _encode(wire))
-
-
 def _key(kind: bytes, at: bytes, link: bytes) -> bytes:
     return kind + at + link[:_LINK_BYTES]
 
 
-class ChangelogReader:
-    """Apply records of a changelog to a store, in the order of the topic.
-
-    Args:
-        store: The partition's store.
-        epoch: The greatest that the store has seen.
-    """
-
-    def __init__(self, store: WarmStore, epoch: Epoch) -> None:
-        self.store = store
-        self.epoch = epoch
-        self.stale = 0
-
-    def stage(self, batch: Batch, value: bytes | None) -> None:
-        """Put the rows of a record into a batch; a tombstone says nothing new.
-
-        What an owner wrote after another had taken over is left out.
-
-        Raises:
-            UnknownVersionError: a newer turnstate wrote it.
-            CorruptDataError: it is no record of a changelog.
-        """
-        if value is None:
-            return
-        try:
-            wire = _decode(value)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise CorruptDataError(f"a changelog record: {error}") from error
-        if wire.version > RECORD_VERSION:
-            raise UnknownVersionError(
-                f"the changelog has records of version {wire.version}",
-                hint="use a newer turnstate",
-            )
-        if wire.epoch < self.epoch:
-            self.stale += 1
-            return
-        self.epoch = wire.epoch
-        for how, place, key, row in wire.rows:
-            if how == _PUT:
-                batch.put(_TABLES[place], key, row)
-            elif how == _DELETE:
-                batch.delete(_TABLES[place], key)
-            else:
-                batch.delete_range(_TABLES[place], key, row)
+def _cold_key(key: bytes, cold: ColdHead) -> bytes:
+    """Return the key of the record of one copy: no other copy has it."""
+    at = version_key(life_prefix(key, cold.incarnation), cold.version)
+    where = f"{cold.pointer.pack} {cold.pointer.offset}".encode()
+    told = hashlib.blake2b(where, digest_size=_LINK_BYTES, usedforsecurity=False)
+    return COLD_KIND + at + told.digest()
 
 
 def folded_position(

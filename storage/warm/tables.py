@@ -3,7 +3,7 @@
 from typing import Final
 
 HEADS: Final = "heads"
-"""session key → row of the head."""
+"""session key → row of the head; of a cold session, of its pointer."""
 
 FRAMES: Final = "frames"
 """session life, to-version → frame since the last seal; at the sealed version
@@ -25,7 +25,27 @@ DEAD: Final = "dead"
 META: Final = "meta"
 """What the store is: its format, the log's identity and end."""
 
-TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX, LOG, DEAD, META)
+MOVES: Final = "moves"
+"""id of a move → what is planned of it; gone once it is done."""
+
+KEYS: Final = "keys"
+"""id of a data key → the key, wrapped, or that it was destroyed; empty in a store
+that is not encrypted, and never in a copy of the store's files."""
+
+TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX, LOG, DEAD, META, MOVES, KEYS)
+
+ENCRYPTED_TABLES: Final = frozenset({HEADS, FRAMES, SEGMENTS, DEAD})
+"""The tables whose rows are encrypted one by one where the store is encrypted; the
+log encrypts its records itself, `INDEX` holds hashes only."""
+
+VERSION_KEY: Final = b"store_version"
+"""Row of `META`: the format of the tables."""
+
+STORE_VERSION: Final = 1
+"""The format of a store in which no session ever was cold."""
+
+STORE_VERSION_COLD: Final = 2
+"""The format since a session was cold: who does not know pointers is refused."""
 
 STATE_TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX)
 """The tables that count as state; the log is reported beside them."""
@@ -33,6 +53,9 @@ STATE_TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX)
 
 LIFE_BYTES: Final = 7
 """Of the incarnation in the keys of rows."""
+
+VERSION_BYTES: Final = 5
+"""Of the version in the keys of rows."""
 
 
 def life_prefix(key: bytes, incarnation: int) -> bytes:
@@ -51,7 +74,7 @@ def session_prefix(key: bytes) -> bytes:
 
 def version_key(prefix: bytes, version: int) -> bytes:
     """Return the key of the frame or segment that leads to a version."""
-    return prefix + version.to_bytes(5, "big")
+    return prefix + version.to_bytes(VERSION_BYTES, "big")
 
 
 def id_key(prefix: bytes, id_hash: bytes) -> bytes:
@@ -61,7 +84,7 @@ def id_key(prefix: bytes, id_hash: bytes) -> bytes:
 
 def aside_key(prefix: bytes, version: int) -> bytes:
     """Return the key that remembers an edit or redaction."""
-    return prefix + b"e" + version.to_bytes(5, "big")
+    return prefix + b"e" + version.to_bytes(VERSION_BYTES, "big")
 
 
 def after_prefix(prefix: bytes) -> bytes:

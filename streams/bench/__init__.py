@@ -12,6 +12,7 @@ __all__ = ["BENCHES", "Bench", "Progress", "Report", "Size", "run_bench"]
 BENCHES: Final[Mapping[str, str]] = {
     "append-flat": "streams.bench.flat:append_flat",
     "frames": "replay.bench.frames:frames",
+    "hit-rate": "replay.bench.hit_rate:hit_rate",
     "interleaved": "streams.bench.throughput:interleaved_sessions",
     "interleaved-cold": "streams.bench.throughput:interleaved_cold",
     "large": "streams.bench.large:large",
@@ -21,6 +22,7 @@ BENCHES: Final[Mapping[str, str]] = {
     "sizes": "streams.bench.sizes:sizes",
     "stages": "streams.bench.stages:stages",
     "throughput": "streams.bench.throughput:throughput",
+    "tier-reads": "streams.bench.tier_reads:tier_reads",
     "view": "replay.bench.view:view",
 }
 """Name → where it is; imported when it is run, so that a list costs nothing."""
@@ -37,8 +39,8 @@ def run_bench(name: str, size: Size, progress: Progress = None) -> Report:
         Traceback (most recent call last):
         ...
         turnstate.schemas.errors.InvalidInputError: there is no bench 'nope' (one of \
-append-flat, frames, interleaved, interleaved-cold, large, large-cold, read-flat, \
-replay, sizes, stages, throughput, view)
+append-flat, frames, hit-rate, interleaved, interleaved-cold, large, large-cold, \
+read-flat, replay, sizes, stages, throughput, tier-reads, view)
     """
     where = BENCHES.get(name)
     if where is None:

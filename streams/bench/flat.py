@@ -64,9 +64,9 @@ def append_flat(size: Size, progress: Progress) -> Report:
     with bench_store() as store:
         short = [f"short-{number}" for number in range(rounds)]
         for session in short:
-            _fill(store, spoken, session, lengths[0])
+            filled(store, spoken, session, lengths[0])
         for length in lengths[1:]:
-            _fill(store, spoken, str(length), length)
+            filled(store, spoken, str(length), length)
         for number in range(rounds):
             for length in lengths:
                 session, at = str(length), length + number
@@ -101,7 +101,7 @@ def read_flat(size: Size, progress: Progress) -> Report:
         settings = Settings(data=Path(folder))
         with EmbeddedStore(settings) as store:
             for length in lengths:
-                _fill(store, spoken, str(length), length)
+                filled(store, spoken, str(length), length)
             hot = _reads(store, lengths, READS[size], progress)
             upkeep.seal(store)
             sealed = _reads(store, lengths, READS[size], progress)
@@ -131,7 +131,8 @@ def read_flat(size: Size, progress: Progress) -> Report:
     }
 
 
-def _fill(store: EmbeddedStore, spoken: Spoken, session: str, length: int) -> None:
+def filled(store: EmbeddedStore, spoken: Spoken, session: str, length: int) -> None:
+    """Publish so many turns of a session."""
     turns = spoken.turns(session, 0, length)
     while batch := list(islice(turns, BATCH_TURNS)):
         store.publish(batch)

@@ -16,7 +16,8 @@ from turnstate.replay.bench.corpora import (
 from turnstate.replay.bench.figures import Progress, Report, Size, figure, rounded
 from turnstate.schemas.dialogue.fold import Fold
 from turnstate.storage.hot.memory import MemoryTier
-from turnstate.storage.warm.rocksdb import Batch, WarmStore
+from turnstate.storage.warm.batch import Batch
+from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.bench.publishing import bench_store, checked, published
 from turnstate.streams.embedded.engine import Engine
 from turnstate.streams.embedded.log import EmbeddedLog

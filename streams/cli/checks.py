@@ -19,6 +19,7 @@ from turnstate.streams.embedded.store import STORE_FOLDER, graph_of
 from turnstate.streams.settings import Settings
 
 LIBRARIES: Final = {
+    "cryptography": "cryptography",
     "google-crc32c": "google_crc32c",
     "lz4": "lz4.block",
     "msgspec": "msgspec",

@@ -71,7 +71,22 @@ def cluster_of(data: str | None, profile: str | None) -> Any:
     # It logs every try of what our errors sum up.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     settings = settings_of(data, profile, may_cluster=True)
+    refuse_encryption(settings)
     return ClusterSettings.load(settings.data)
+
+
+def refuse_encryption(settings: Settings) -> None:
+    """Refuse to work on a cluster in plain where encryption was asked for.
+
+    Raises:
+        UnavailableError: it was; only the embedded store encrypts.
+    """
+    if settings.encryption:
+        raise UnavailableError(
+            "a cluster does not encrypt its stores, its changelog and its topics",
+            field="encryption",
+            hint="encrypt the disks and the broker's, and leave the setting empty",
+        )
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 import typer
 
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
-from turnstate.streams.cli import cluster, topics
+from turnstate.streams.cli import cluster, keys, tiers, topics
+from turnstate.streams.cli.backups import backup, restore
 from turnstate.streams.cli.bench import bench
 from turnstate.streams.cli.demo import demo
 from turnstate.streams.cli.letters import discard, list_, redrive, show
@@ -124,6 +125,25 @@ COMMANDS: Final = (
             "turnstate replay kafka: --group next --against cluster",
         ],
     ),
+    _Entry(
+        "backup",
+        backup,
+        _KEEP,
+        [
+            "turnstate backup /mnt/backups --keep 7",
+            "turnstate backup s3://backups/chat --savepoint before-upgrade",
+            "turnstate backup /mnt/backups --list",
+        ],
+    ),
+    _Entry(
+        "restore",
+        restore,
+        _KEEP,
+        [
+            "turnstate restore /mnt/backups --data fresh",
+            "turnstate restore s3://backups/chat --number 12 --data fresh",
+        ],
+    ),
     _Entry("settings", settings, _KEEP, ["turnstate settings"]),
     _Entry("doctor", doctor, _KEEP, ["turnstate doctor"]),
     _Entry("worker", worker, _CLUSTER, ["turnstate worker --instance worker-1"]),
@@ -155,6 +175,35 @@ CLUSTER_COMMANDS: Final = (
     _Entry("status", cluster.status, "", ["turnstate cluster status --json"]),
 )
 
+TIER_COMMANDS: Final = (
+    _Entry("status", tiers.status, "", ["turnstate tiers status"]),
+    _Entry(
+        "run",
+        tiers.run,
+        "",
+        [
+            "turnstate tiers run --once --dry-run",
+            "turnstate tiers run --once --budget-seconds 600 --json",
+        ],
+    ),
+    _Entry("move", tiers.move, "", ["turnstate tiers move acme chat-17 cold"]),
+    _Entry("sweep", tiers.sweep, "", ["turnstate tiers sweep"]),
+    _Entry("compact", tiers.compact, "", ["turnstate tiers compact --dry-run"]),
+    _Entry("gc", tiers.gc, "", ["turnstate tiers gc --dry-run"]),
+    _Entry(
+        "cost",
+        tiers.cost,
+        "",
+        ["turnstate tiers cost --sessions-a-day 10000 --turns-a-session 20"],
+    ),
+)
+
+KEY_COMMANDS: Final = (
+    _Entry("init", keys.init, "", ["turnstate keys init ~/turnstate.key"]),
+    _Entry("status", keys.status, "", ["turnstate keys status --json"]),
+    _Entry("rotate", keys.rotate, "", ["turnstate keys rotate keyfile:/etc/new.key"]),
+)
+
 TOPIC_COMMANDS: Final = (
     _Entry("create", topics.create, "", ["turnstate topics create"]),
     _Entry("check", topics.check, "", ["turnstate topics check --json"]),
@@ -178,6 +227,18 @@ GROUPS: Final = (
         LETTER_COMMANDS,
     ),
     _Group(
+        "tiers",
+        "Move sessions between hot, warm and cold; what cron calls.",
+        _KEEP,
+        TIER_COMMANDS,
+    ),
+    _Group(
+        "keys",
+        "Make a master key, look at the keys of an encrypted store, change them.",
+        _KEEP,
+        KEY_COMMANDS,
+    ),
+    _Group(
         "cluster",
         "Start Kafka, Redis and S3 on this machine, end them, look at them.",
         _CLUSTER,
@@ -191,7 +252,9 @@ GROUPS: Final = (
     ),
 )
 
-_LONG: Final = frozenset({"demo", "publish", "import", "export", "replay", "verify"})
+_LONG: Final = frozenset(
+    {"demo", "publish", "import", "export", "replay", "restore", "verify"}
+)
 """Commands that run long enough for the cycle collector to matter."""
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}

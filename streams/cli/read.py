@@ -30,22 +30,52 @@ from turnstate.streams.cli.render import (
 
 TIERS = ("hot", "warm", "cold")
 
+Since = Annotated[
+    int | None,
+    typer.Option(
+        "--since",
+        metavar="N",
+        min=0,
+        help="Only what changed since this version.",
+        show_default=False,
+    ),
+]
+
 
 def state(
     tenant: Tenant,
     session: Session,
     version: Version = None,
+    since: Since = None,
     branch: Branch = "main",
     data: Data = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
-    """Show the state of a session, now or at any version that it had."""
+    """Show the state of a session, now or at any version that it had.
+
+    With --since only what changed since then, as a JSON Patch (RFC 6902).
+    """
     from turnstate.streams.cli.doors import opened_reader
 
+    at: dict[str, Any] = {"version": version, "branch": branch}
     with opened_reader(data, profile) as store:
-        document = store.state(tenant, session, version=version, branch=branch)
+        if since is not None:
+            document = store.patch(tenant, session, since=since, **at)
+            answer(document, as_json, _patch_blocks(document))
+            return
+        document = store.state(tenant, session, **at)
     answer(document, as_json, _state_blocks(document))
+
+
+def _patch_blocks(document: Any) -> Iterator[Block]:
+    from turnstate.streams.documents import from_json, to_json
+
+    yield Pairs("patch", [(name, document[name]) for name in ("from", "to")])
+    columns = ("op", "path", "from", "value")
+    operations: Any = from_json(to_json(document["patch"]))
+    rows = [[each.get(name) for name in columns] for each in operations]
+    yield Table("operations", columns, rows)
 
 
 def _state_blocks(state: Any) -> Iterator[Block]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from turnstate.agents.tiering.budget import RunBudget
 from turnstate.replay.report import ReplayReport
 from turnstate.replay.samples import sample_paths
 from turnstate.schemas.errors import InvalidInputError
@@ -19,15 +20,20 @@ from turnstate.streams.cli.progress import bar
 from turnstate.streams.cli.publishing import Counts, publish_files
 from turnstate.streams.cli.render import Block, Pairs, Table
 from turnstate.streams.cli.replaying import replay_report
+from turnstate.streams.clock import SystemClock
 from turnstate.streams.documents import Document
 from turnstate.streams.settings import Settings
+from turnstate.streams.tiers.opening import OpenedTiers
 
 SHOWN: Final = ("multiwoz21", "crosswoz")
 """One session of each is shown: English and Chinese."""
 
 REPLAY_PROCESSES: Final = 2
 
-_STEPS: Final = 6
+_STEPS: Final = 7
+
+_COOLED_AFTER_MS: Final = 30 * 24 * 3600 * 1000
+"""A month from now nobody has said anything: by then everything has cooled."""
 
 
 def run_demo(settings: Settings | None) -> Document:
@@ -69,10 +75,17 @@ def run_demo(settings: Settings | None) -> Document:
             exported.pop("file")
             document["export"] = exported
             done(5)
+            document["cold"] = _cooled(settings, store)
+            done(6)
         report = _replayed(recording, settings)
         document["replay"] = report.as_json() | {"processes": REPLAY_PROCESSES}
-        document["holds"] = report.holds and not document["verify"]["bad"]
-        done(6)
+        cold = document["cold"]
+        document["holds"] = (
+            report.holds
+            and not document["verify"]["bad"]
+            and cold["equal"] == cold["sessions"] == document["sessions"]
+        )
+        done(7)
     return document
 
 
@@ -89,6 +102,36 @@ def _read_back(store: Any, counts: Counts) -> Document:
         "log_bytes": totals["log_bytes"],
         "syncs": totals.get("syncs"),
         "samples": [_sample(store, tenant) for tenant in SHOWN],
+    }
+
+
+def _cooled(settings: Settings, store: Any) -> Document:
+    """Let a month pass, move what cools to the cold folder, read it from there."""
+    before = {
+        (row["tenant"], row["session"]): row["digest"] for row in store.sessions()
+    }
+    clock = SystemClock()
+    opened = OpenedTiers(settings, store, clock)
+    later_ms = clock.now_ms() + _COOLED_AFTER_MS
+    report = opened.job.run(RunBudget(), at_ms=later_ms).document()
+    start = time.perf_counter()
+    states = [store.state(*name) for name in before]
+    took = time.perf_counter() - start
+    equal = sum(
+        state["digest"] == before[state["tenant"], state["session"]]
+        for state in states
+        if state["tier"] == "cold"
+    )
+    packs = opened.packs.manifests.latest().packs
+    return {
+        "moved": report["moved"],
+        "why": report["moved_why"],
+        "sessions": len(before),
+        "equal": equal,
+        "packs": len(packs),
+        "bytes": sum(each.bytes for each in packs.values()),
+        "warm_bytes": store.stats()["tiers"]["warm"]["bytes"],
+        "read_ms": round(1000 * took / len(before), 3),
     }
 
 
@@ -137,6 +180,7 @@ def demo_blocks(document: Document) -> Iterator[Block]:
     for sample in document["samples"]:
         yield from _sample_blocks(sample)
     published, verified = document["publish"], document["verify"]
+    cold = document["cold"]
     replayed = document["replay"]
     bad = len(verified["bad"])
     differing = len(replayed["different"]) + len(replayed["missing"])
@@ -156,6 +200,14 @@ def demo_blocks(document: Document) -> Iterator[Block]:
                 + (f"{bad} bad" if bad else "all good"),
             ),
             (
+                "cooled into packs",
+                _cooled_words(cold),
+            ),
+            (
+                "read back from cold, digests equal",
+                f"{cold['equal']:,} of {cold['sessions']:,}, {cold['read_ms']} ms each",
+            ),
+            (
                 f"replay in {replayed['processes']} processes, turns/s",
                 f"{replayed['turns_per_s']:,.0f}",
             ),
@@ -166,6 +218,11 @@ def demo_blocks(document: Document) -> Iterator[Block]:
             ),
         ],
     )
+
+
+def _cooled_words(cold: Document) -> str:
+    packed = f"{cold['sessions']:,} sessions in {cold['packs']}"
+    return f"{packed}, {cold['bytes']:,} bytes; {cold['warm_bytes']:,} stay in warm"
 
 
 def _sample_blocks(sample: Document) -> Iterator[Block]:

@@ -265,7 +265,10 @@ def live_states(
     """
     folder = Path(against)
     if against == CLUSTER:
-        cluster = replace(source.of_cluster("against"), partitions=len(plan.spans))
+        # Compared with what the owners have, not with a copy of it.
+        cluster = replace(
+            source.of_cluster("against"), partitions=len(plan.spans), redis=""
+        )
         ends = {number: span.end for number, span in plan.spans.items()}
         asyncio.run(until_committed(cluster, ends))
         with ClusterReader(cluster) as live:

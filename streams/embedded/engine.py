@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
@@ -29,7 +30,8 @@ from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import DEAD
-from turnstate.streams.embedded.log import EmbeddedLog
+from turnstate.streams.embedded.log import EmbeddedLog, life_of_record, lives_after
+from turnstate.streams.embedded.preloading import Preloading
 from turnstate.streams.embedded.sealer import Sealer
 from turnstate.streams.settings import Settings
 
@@ -91,17 +93,21 @@ class Engine:
         self.graph = graph
         self.clock = clock
         self.log = EmbeddedLog(store)
-        self.hot = MemoryTier(settings.hot_bytes, frames_kept=0)
+        self.hot = MemoryTier(settings.hot_bytes, frames_kept=0, clock=clock.now_ms)
         self.agent = SessionAgent(
             store=store,
             hot=self.hot,
             graph=graph,
             log_name=settings.log_name,
             clock=clock,
+            colder=store,
+            stamps_as=self.log.names.current,
         )
+        self.preloading = Preloading(store, self.hot, on=settings.preload == "on")
         self.commits = 0
         self.listeners: list[Callable[[list[Published]], None]] = []
         self.redriving = threading.Lock()
+        self.backing_up = threading.Lock()
         self._dead_next = int.from_bytes(store.last_key(DEAD) or b"\0", "big") + 1
         self._inbox: queue.Queue[_Submission | _Task | None] = queue.Queue()
         self._held_back: _Task | None = None
@@ -193,6 +199,7 @@ class Engine:
         if self._thread.is_alive():
             self._inbox.put(None)
             self._thread.join()
+        self.preloading.close()
         try:
             self.store.close()
         except CorruptDataError as error:
@@ -301,12 +308,14 @@ class Engine:
     async def _commit(self, records: Sequence[Record], folded: Folded) -> None:
         """Write turns, frames, index, heads and position in one batch, then tell."""
         batch = self.store.batch()
-        self.log.stage(batch, _kept_in_log(records, folded.answers))
+        life_of = lives_after(folded.changes, self.hot, self.store)
+        self.log.stage(batch, _kept_in_log(records, folded.answers), life_of)
         for change in folded.changes:
             batch.stage(change)
         number = self._dead_next
         for letter in folded.dead:
-            batch.put(DEAD, number.to_bytes(8, "big"), encode_dead_letter(letter))
+            at, row = number.to_bytes(8, "big"), encode_dead_letter(letter)
+            batch.put_letter(at, row, partial(life_of_record, letter.raw, life_of))
             number += 1
         for submission in self._waiting:
             for letter_key in submission.settles:
@@ -315,6 +324,7 @@ class Engine:
         self._dead_next = number
         self.log.appended(len(records))
         self.commits += 1
+        self.preloading.folded(folded.changes)
         self.agent.committed(folded)
         self.sealer.note(folded.changes)
         self._tell(folded)
@@ -345,12 +355,14 @@ class Engine:
 def _kept_in_log(records: Sequence[Record], answers: Sequence[Answer]) -> list[bytes]:
     """Return what the log keeps: nothing of what is too long, or of erased lives.
 
-    A late turn of an erased session must not lie in the log either.
+    A late turn of an erased session must not lie in the log either; nor one
+    that could not be folded: its sender is told so, and sends it again.
     """
     return [
         b""
         if record.refusal
         or answer.verdict is Verdict.DROPPED
+        or isinstance(answer.error, UnavailableError)
         or (record.raw[:1] == FIRST_BYTE and not record.trusted)
         else record.raw
         for record, answer in zip(records, answers, strict=True)

@@ -1,14 +1,12 @@
 """Erase a session or a user: from the state, then from every byte that is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
-from turnstate.agents.ports import Record
-from turnstate.agents.session.rebuild import refold, traced
+from turnstate.agents.session.rebuild import refold
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.errors import (
-    CorruptDataError,
     InvalidInputError,
     NotFoundError,
     UnavailableError,
@@ -17,26 +15,19 @@ from turnstate.schemas.ids import SessionName, checked_id
 from turnstate.schemas.operation import Op
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
+from turnstate.storage.encryption.destroying import destroy_keys
 from turnstate.storage.repair import stage_swap
 from turnstate.storage.rewrite import without_redacted
 from turnstate.storage.session_reader import fold_all, operations
-from turnstate.storage.warm.tables import (
-    FRAMES,
-    HEADS,
-    INDEX,
-    LIFE_BYTES,
-    SEGMENTS,
-    session_prefix,
-)
 from turnstate.streams.documents import Document
+from turnstate.streams.embedded.erase_copies import scrub_copies
 from turnstate.streams.embedded.erase_plan import ErasePlan, user_plan
-from turnstate.streams.embedded.fell_behind import records_after
+from turnstate.streams.embedded.erase_scan import became_of, erased_at_of, rows_of
 from turnstate.streams.embedded.recordings import not_covered, scrub_recordings
 from turnstate.streams.embedded.repair import forget
 from turnstate.streams.embedded.scrub import (
     Gone,
     begin_purge,
-    draft_of,
     purge_files,
     scrub_letters,
     scrub_log,
@@ -91,17 +82,39 @@ def erase(
     else:
         plan = user_plan(store, tenant, checked_id(user, "user"))
     if dry_run:
-        return _report(plan, _scrubbed(store, plan, dry_run=True))
+        there = _scrubbed(store, plan, dry_run=True)
+        return _report(plan, _with_copies(store, plan, there, dry_run=True))
+    return _carried_out(store, plan)
+
+
+def erase_sessions(
+    store: "EmbeddedStore", tenant: str, keys: Sequence[bytes]
+) -> Document:
+    """Erase many sessions of one tenant at once, as `erase` does one.
+
+    Raises:
+        CorruptDataError: a session cannot be read: repair it first.
+    """
+    plan = ErasePlan(tenant)
+    for key in keys:
+        stored = store.engine.head(key)
+        if stored is not None:
+            plan.add_session(key, stored)
+    return _carried_out(store, plan)
+
+
+def _carried_out(store: "EmbeddedStore", plan: ErasePlan) -> Document:
     _end_lives(store, plan)
     for _ in range(_ROUNDS):
         _redact(store, plan)
         task = _owner_task(store, plan)
-        found = store.engine.call(task).result()
+        found: _Scrub | None = store.engine.call(task).result()
         if found is not None:
-            return _report(plan, found)
+            store.recent_states.clear()
+            return _report(plan, _with_copies(store, plan, found))
         _look_again(store, plan)
     raise UnavailableError(
-        f"{user!r} keeps on talking while being erased",
+        f"{plan.user!r} keeps on talking while being erased",
         hint="stop publishing their turns, then erase again",
     )
 
@@ -113,6 +126,10 @@ class _Scrub:
     scanned: dict[str, int]
     found: int
     not_covered: list[str]
+    stubs: Mapping[tuple[bytes, Dot], Op] = field(
+        default_factory=dict[tuple[bytes, Dot], Op]
+    )
+    keys_destroyed: int = 0
 
 
 def _session_plan(store: "EmbeddedStore", tenant: str, session: str) -> ErasePlan:
@@ -249,8 +266,8 @@ def _scrubbed(
     """Take what has to go out of log, letters, recordings and old files."""
     warm, log = store.warm, store.engine.log
     gone = Gone(plan.tenant, plan.lives, plan.user, stubs or {})
-    became = _became(store, plan, stubs or {})
-    erased_at = _erased_at(store, plan)
+    became = became_of(store, plan, stubs or {})
+    erased_at = erased_at_of(store, plan)
     keys = [*plan.lives, *plan.rewritten]
     folder = store.settings.data / "recordings"
     if not dry_run:
@@ -262,7 +279,7 @@ def _scrubbed(
     recorded, recorded_found, unread = scrub_recordings(folder, gone, dry_run=dry_run)
     scanned = {"log": records, "dead_letters": letters, "recordings": recorded}
     found += letters_found + recorded_found
-    rows, rows_found = _rows(store, plan)
+    rows, rows_found = rows_of(store, plan)
     scanned |= rows
     if dry_run:
         return _Scrub(scanned, found + rows_found, not_covered(store.settings.data))
@@ -270,78 +287,30 @@ def _scrubbed(
     left = purge_files(warm, keys, chunks, changed=changed)
     _, still_log, _ = scrub_log(warm, log, gone, became, erased_at, dry_run=True)
     _, still_letters = scrub_letters(warm, gone, dry_run=True)
-    _, still_rows = _rows(store, plan)
+    _, still_rows = rows_of(store, plan)
     still = still_log + still_letters + still_rows
-    return _Scrub(scanned, still, [*unread, *left, *not_covered(store.settings.data)])
+    return _Scrub(
+        scanned,
+        still,
+        [*unread, *left, *not_covered(store.settings.data)],
+        gone.stubs,
+        destroy_keys(warm, plan.lives),
+    )
 
 
-def _became(
-    store: "EmbeddedStore", plan: ErasePlan, stubs: Mapping[tuple[bytes, Dot], Op]
-) -> dict[int, tuple[bytes, Op]]:
-    """Return which log record became which operation, in sessions that go on."""
-    if not stubs:
-        return {}
-    log = store.engine.log
-    keys: dict[bytes, Any] = dict.fromkeys(plan.rewritten)
-    records: dict[bytes, list[Record]] = {key: [] for key in keys}
-    try:
-        for key, record in records_after(log, keys, log.end):
-            records[key].append(record)
-    except CorruptDataError:
-        # A trimmed log rebuilds nothing: what is left of it is blanked instead.
-        return {}
-    found: dict[int, tuple[bytes, Op]] = {}
-    for key, mine in records.items():
-        traces = traced(
-            key,
-            mine,
-            graph=store.graph,
-            log_name=store.warm.log_name,
-            clock=store.clock,
-        )
-        found |= {offset: (key, op) for offset, op in traces.items()}
-    return found
-
-
-def _erased_at(store: "EmbeddedStore", plan: ErasePlan) -> dict[bytes, int]:
-    """Return the offset of the erase that ended each life of the plan."""
-    if not plan.lives:
-        return {}
-    found: dict[bytes, int] = {}
-    for offset, raw in store.engine.log.read():
-        if b"erase" not in raw:
-            continue
-        draft = draft_of(raw)
-        if draft is None or draft.body.op != "erase" or draft.key not in plan.lives:
-            continue
-        if draft.incarnation in (None, plan.lives[draft.key]):
-            found[draft.key] = offset
-    return found
-
-
-def _rows(store: "EmbeddedStore", plan: ErasePlan) -> tuple[dict[str, int], int]:
-    """Count the rows of the sessions, and those that have to be gone."""
-    seen: dict[str, int] = {HEADS: 0, FRAMES: 0, SEGMENTS: 0, INDEX: 0}
-    found = 0
-    for key, life in plan.lives.items():
-        stored = store.warm.heads([key])[0]
-        if stored is not None:
-            seen[HEADS] += 1
-            found += stored.head.incarnation <= life
-        prefix = session_prefix(key)
-        for table in (FRAMES, SEGMENTS, INDEX):
-            for at, _ in store.warm.rows(table, prefix):
-                seen[table] += 1
-                begun = at[len(prefix) : len(prefix) + LIFE_BYTES]
-                found += int.from_bytes(begun, "big") <= life
-    for key in plan.rewritten:
-        stored = store.warm.heads([key])[0]
-        assert stored is not None, "a session that is rewritten stays"
-        seen[HEADS] += 1
-        for _, op in operations(store.warm, key, stored):
-            seen[SEGMENTS] += 1
-            found += op.body.user == plan.user
-    return seen, found
+def _with_copies(
+    store: "EmbeddedStore", plan: ErasePlan, found: _Scrub, *, dry_run: bool = False
+) -> _Scrub:
+    """Look through copies, too; not in the owner's thread, which they need."""
+    keys = [*plan.lives, *plan.rewritten]
+    gone = Gone(plan.tenant, plan.lives, plan.user, found.stubs)
+    copies = scrub_copies(store, gone, keys, dry_run=dry_run)
+    return _Scrub(
+        found.scanned | copies.scanned,
+        found.found + copies.found,
+        [*found.not_covered, *copies.not_covered],
+        keys_destroyed=found.keys_destroyed,
+    )
 
 
 def _report(plan: ErasePlan, found: _Scrub) -> Document:
@@ -351,5 +320,6 @@ def _report(plan: ErasePlan, found: _Scrub) -> Document:
         "turns": plan.turns,
         "scanned": found.scanned,
         "found_after": found.found,
+        "keys_destroyed": found.keys_destroyed,
         "not_covered": found.not_covered,
     }

@@ -164,5 +164,5 @@ def _target_is_redacted(store: WarmStore, key: bytes, op: Op, head: Head) -> boo
     reference = target_of(op)
     if isinstance(reference, Dot):
         return reference in head.redacted
-    entry = store.ids([(key, head.incarnation, reference)])[0]
+    entry = store.entry(key, head.incarnation, reference)
     return entry is not None and entry.dot in head.redacted

@@ -66,7 +66,7 @@ def behind(
         wanted: Only these sessions; None = all.
         skipped: Not these, which are known to be damaged.
     """
-    agent = refolder(store, graph, store.log_name, clock)
+    agent = refolder(store, graph, log.names, clock, store)
     only = None if wanted is None else set(wanted)
     leave = set(skipped)
     found: dict[bytes, int] = {}
@@ -82,8 +82,8 @@ def behind(
             if only is not None and key not in only:
                 continue
             if key not in positions:
-                stored = store.heads([key])[0]
-                positions[key] = stored.position if stored else None
+                found_at = store.located([key])[0]
+                positions[key] = found_at.position if found_at else None
             position = Position(log.identity, log.partition, offset)
             if not position.is_redelivery_after(positions[key]):
                 yield Record(raw, position, trusted=True)

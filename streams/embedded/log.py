@@ -1,20 +1,34 @@
 """The embedded log: records in offset order, packed a chunk a commit."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from turnstate.agents.session.rebuild import session_key_of
 from turnstate.schemas.errors import ChecksumError, CorruptDataError
+from turnstate.storage.encryption.keys import NOBODY
 from turnstate.storage.frames.native import (
     Lz4Error,
     crc32c,
     lz4_compress,
     lz4_decompress,
 )
-from turnstate.storage.warm.rocksdb import Batch, WarmStore
-from turnstate.storage.warm.tables import LOG, META
+from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.log_names import LOG_NAMES_KEY, decode_log_names
+from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.tier import SessionChange
+from turnstate.storage.warm.batch import Batch
+from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.storage.warm.tables import LOG, META, life_prefix
+from turnstate.streams.embedded.encrypted_chunks import (
+    chunk_encrypted_again,
+    encrypted_chunk,
+    erased_records,
+    is_encrypted_chunk,
+    opened_chunk,
+)
 
 _IDENTITY_KEY: Final = b"log_identity"
 _END_KEY: Final = b"log_end"
@@ -31,6 +45,11 @@ class EmbeddedLog:
     A chunk lies in the same batch as the state that it folds into, so log and
     state are never apart. Offsets run from 0 without holes. A trimmed log
     keeps its end: no offset is used twice.
+
+    Attributes:
+        identity: What tells it from every other log.
+        end: The offset that the next record gets.
+        names: Under which name it stamps, and stamped before it was restored.
 
     Args:
         store: The store that it is part of.
@@ -49,11 +68,29 @@ class EmbeddedLog:
         self.identity = identity
         end = store.meta(_END_KEY)
         self.end = int.from_bytes(end, "big") if end else 0
+        self.names = decode_log_names(store.meta(LOG_NAMES_KEY), store.log_name)
 
-    def stage(self, batch: Batch, records: Sequence[bytes]) -> None:
-        """Put a chunk into a batch; it counts once `appended` is called."""
-        packed = pack_chunk(records)
-        batch.put(LOG, self.end.to_bytes(_OFFSET_BYTES, "big"), packed)
+    def stage(
+        self,
+        batch: Batch,
+        records: Sequence[bytes],
+        life_of: "LifeOf | None" = None,
+    ) -> None:
+        """Put a chunk into a batch; it counts once `appended` is called.
+
+        Args:
+            batch: The batch.
+            records: The records.
+            life_of: Tells the life that a session is in; where the store is
+                encrypted each record is so with the key of its life.
+        """
+        at = self.end.to_bytes(_OFFSET_BYTES, "big")
+        if self._store.row_cipher is None:
+            packed = pack_chunk(records)
+        else:
+            lives = [life_of_record(raw, life_of or _never_lived) for raw in records]
+            packed = encrypted_chunk(batch, at, records, lives)
+        batch.put(LOG, at, packed)
         end = self.end + len(records)
         batch.put(META, _END_KEY, end.to_bytes(_OFFSET_BYTES, "big"))
 
@@ -69,7 +106,7 @@ class EmbeddedLog:
         """
         for key, row in self._chunks(from_offset):
             first = int.from_bytes(key, "big")
-            for offset, record in enumerate(unpack_chunk(row, first), start=first):
+            for offset, record in enumerate(self.unpacked(key, row), start=first):
                 if offset >= from_offset:
                     yield offset, record
 
@@ -90,12 +127,48 @@ class EmbeddedLog:
             CorruptDataError: a chunk is damaged; the message names its offset.
         """
         for key, row in self._store.rows(LOG):
-            first = int.from_bytes(key, "big")
-            yield first, unpack_chunk(row, first)
+            yield int.from_bytes(key, "big"), self.unpacked(key, row)
+
+    def unpacked(self, at: bytes, row: bytes) -> list[bytes]:
+        """Return the records of a chunk; those whose key was destroyed are blank.
+
+        Args:
+            at: The key of its row.
+            row: The row.
+
+        Raises:
+            CorruptDataError: it is damaged; the message names its offset.
+            UnavailableError: it is encrypted, and no master key was given.
+        """
+        if not is_encrypted_chunk(row):
+            return unpack_chunk(row, int.from_bytes(at, "big"))
+        return opened_chunk(self._store, at, row)
+
+    def erased(self) -> int:
+        """Return how many records no key opens any more; reads the whole log."""
+        row_cipher = self._store.row_cipher
+        if row_cipher is None:
+            return 0
+        return sum(
+            erased_records(row_cipher.ring, row)
+            for _, row in self._store.rows(LOG)
+            if is_encrypted_chunk(row)
+        )
 
     def stage_rewrite(self, batch: Batch, first: int, records: Sequence[bytes]) -> None:
-        """Put other records in the place of a chunk's; the offsets stay."""
-        batch.put(LOG, first.to_bytes(_OFFSET_BYTES, "big"), pack_chunk(records))
+        """Put other records in the place of a chunk's; the offsets stay.
+
+        Each is encrypted with the key that the record before it had; a chunk from
+        before the store was encrypted stays as it is, not encrypted.
+        """
+        at = first.to_bytes(_OFFSET_BYTES, "big")
+        row_cipher = self._store.row_cipher
+        before = None if row_cipher is None else self._store.get(LOG, at)
+        if row_cipher is not None and before is not None and is_encrypted_chunk(before):
+            packed = chunk_encrypted_again(batch, row_cipher.ring, at, before, records)
+        else:
+            packed = pack_chunk(records)
+        batch.put(LOG, at, packed)
 
     def check_end(self) -> int:
         """Return where the last chunk begins, once it is known to be the last.
@@ -109,7 +182,7 @@ class EmbeddedLog:
         first = int.from_bytes(at, "big")
         row = self._store.get(LOG, at)
         assert row is not None, "it was there"
-        end = first + len(unpack_chunk(row, first))
+        end = first + len(self.unpacked(at, row))
         if end != self.end:
             raise CorruptDataError(
                 f"the log ends at offset {end}, the store says {self.end}",
@@ -129,7 +202,7 @@ class EmbeddedLog:
                 if next_offset is not None and first != next_offset:
                     yield f"the log goes from offset {next_offset} to {first}"
                 try:
-                    next_offset = first + len(unpack_chunk(row, first))
+                    next_offset = first + len(self.unpacked(key, row))
                 except CorruptDataError as error:
                     next_offset = None
                     yield str(error)
@@ -147,6 +220,42 @@ class EmbeddedLog:
             batch.delete_range(
                 LOG, bytes(_OFFSET_BYTES), kept[-1].to_bytes(_OFFSET_BYTES, "big")
             )
+
+
+LifeOf = Callable[[bytes], int]
+"""Says which life a session is in; 0 where nothing of it was ever folded."""
+
+
+def life_of_record(raw: bytes, life_of: LifeOf) -> bytes:
+    """Return the life whose key encrypts a record, as `life_prefix` says it."""
+    key = session_key_of(raw) if raw else None
+    return NOBODY if key is None else life_prefix(key, life_of(key))
+
+
+def lives_after(
+    changes: Sequence[SessionChange], hot: MemoryTier, store: WarmStore
+) -> LifeOf:
+    """Return what says which life each session is in after some changes.
+
+    Of a session that is not among them it is looked up; a cold one is not read.
+    """
+    changed = {each.key: each.after.head.incarnation for each in changes}
+
+    def life_of(key: bytes) -> int:
+        life = changed.get(key)
+        if life is not None:
+            return life
+        found = hot.peek(key) or store.located([key])[0]
+        if isinstance(found, StoredHead):
+            return found.head.incarnation
+        return 0 if found is None else found.incarnation
+
+    return life_of
+
+
+def _never_lived(key: bytes) -> int:
+    del key
+    return 0
 
 
 def pack_chunk(records: Sequence[bytes]) -> bytes:

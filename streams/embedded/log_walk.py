@@ -21,7 +21,6 @@ from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.warm.tables import LOG
 from turnstate.streams.embedded.engine import Engine
 from turnstate.streams.embedded.events import Place
-from turnstate.streams.embedded.log import unpack_chunk
 from turnstate.streams.steady import steadily
 
 SESSIONS_HELD_MAX: Final = 16_384
@@ -94,7 +93,7 @@ def log_rows(engine: Engine, after: int) -> Iterator[tuple[int, list[bytes]]]:
         start = kept
     for row_key, row in engine.store.rows(LOG, b"", _offset_key(start)):
         offset = int.from_bytes(row_key, "big")
-        yield offset, unpack_chunk(row, offset)
+        yield offset, engine.log.unpacked(row_key, row)
 
 
 def _chunk_start(engine: Engine, wanted: int) -> int | None:

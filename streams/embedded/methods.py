@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -9,6 +10,7 @@ import msgspec
 
 from turnstate.agents.dead_letters import DeadLetter
 from turnstate.agents.session.step import Answer
+from turnstate.agents.tiering.facts import SessionFacts
 from turnstate.replay.recording import (
     RecordedErasure,
     RecordedItem,
@@ -17,6 +19,9 @@ from turnstate.replay.recording import (
 from turnstate.schemas.dialogue.head import decode_head, encode_head
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
+from turnstate.storage.cold.pointer import Pointer
+from turnstate.storage.moves.journal import Plan
+from turnstate.storage.session_image import EncodedImage
 from turnstate.streams.documents import from_json, to_json
 from turnstate.streams.embedded.messages import answer_of, answer_parts
 
@@ -84,6 +89,15 @@ def _answers_of(parts: list[Any]) -> list[Answer]:
     return list(map(answer_of, parts))
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _reader_of(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes values of a type again of what travelled."""
+    return partial(msgspec.convert, type=kind, builtin_types=(bytes,))
+
+
 DOCUMENT: Final = Form(to_json, from_json)
 ROWS: Final = Form(to_json, from_json, streams=True)
 EVENTS: Final = Form(to_json, from_json, streams=True, prompt=True)
@@ -91,6 +105,14 @@ ITEMS: Final = Form(item_parts, item_of, streams=True)
 ANSWER: Final = Form(answer_parts, answer_of)
 ANSWERS: Final = Form(_answers_parts, _answers_of)
 HEAD: Final = Form(encode_head, decode_head)
+KEYS: Final = Form(list, list)
+FACTS: Final = Form(_as_it_is, _reader_of(SessionFacts), streams=True)
+FACT: Final = Form(_as_it_is, _reader_of(SessionFacts | None))
+IMAGES: Final = Form(
+    _as_it_is, _reader_of(tuple[bytes, EncodedImage | None]), streams=True
+)
+POINTERS: Final = Form(_as_it_is, _reader_of(tuple[bytes, Pointer]), streams=True)
+PLANS: Final = Form(_as_it_is, _reader_of(list[Plan]))
 LETTER: Final = Form(msgspec.msgpack.encode, msgspec.msgpack.Decoder(DeadLetter).decode)
 
 
@@ -122,6 +144,7 @@ METHODS: Final[dict[str, Method]] = {
     "head": Method(_own("head"), HEAD),
     "sessions": Method(_own("sessions"), ROWS),
     "context": Method(_of("context", "context"), DOCUMENT),
+    "patch": Method(_of("patches", "patch"), DOCUMENT),
     "reach": Method(_of("reach", "reach"), DOCUMENT),
     "subscribe": Method(_of("feed", "subscribe"), EVENTS, takes_stopped=True),
     "stats": Method(_of("upkeep", "stats"), DOCUMENT),
@@ -134,6 +157,27 @@ METHODS: Final[dict[str, Method]] = {
     "redrive": Method(_of("letters", "redrive"), DOCUMENT, reads=False),
     "discard": Method(_of("letters", "discard"), DOCUMENT, reads=False),
     "trim_log": Method(_of("upkeep", "trim_log"), DOCUMENT, reads=False),
+    "tier_facts": Method(_of("tiering", "facts"), FACTS),
+    "tier_facts_of": Method(_of("tiering", "facts_of"), FACT),
+    "tier_fills": Method(_of("tiering", "fills"), DOCUMENT),
+    "tier_plan": Method(_of("tiering", "plan_moves"), DOCUMENT, reads=False),
+    "tier_images": Method(_of("tiering", "images"), IMAGES),
+    "tier_flip": Method(_of("tiering", "flip"), KEYS, reads=False),
+    "tier_release": Method(_of("tiering", "release"), KEYS, reads=False),
+    "tier_fill": Method(_of("tiering", "fill"), KEYS, reads=False),
+    "tier_warm": Method(_of("tiering", "warm"), KEYS, reads=False),
+    "tier_repoint": Method(_of("tiering", "repoint"), KEYS, reads=False),
+    "tier_pointers": Method(_of("tiering", "pointers"), POINTERS),
+    "tier_expire": Method(_of("expiring", "expire"), DOCUMENT, reads=False),
+    "tier_forget_archived": Method(
+        _of("expiring", "forget_archived"), DOCUMENT, reads=False
+    ),
+    "tier_unfinished": Method(_of("tiering", "unfinished"), PLANS),
+    "tier_give_up": Method(_of("tiering", "give_up"), DOCUMENT, reads=False),
+    "backup": Method(_of("backups", "backup"), DOCUMENT, reads=False),
+    "keys_status": Method(_of("keys", "keys_status"), DOCUMENT),
+    "keys_rotate": Method(_of("keys", "rotate_keys"), DOCUMENT, reads=False),
+    "savepoint": Method(_of("backups", "savepoint"), DOCUMENT, reads=False),
     "export_items": Method(_of("exchange", "export_items"), ITEMS),
     "import_items": Method(
         _of("exchange", "import_items"), DOCUMENT, reads=False, takes_items=True
@@ -194,6 +238,10 @@ class StoreCalls(ABC):
         """Return messages for a model; see `context.context`."""
         return self.call("context", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
 
+    def patch(self, tenant: str, session: str, **options: Any) -> dict[str, Any]:
+        """Return what changed since a version; see `patches.patch`."""
+        return self.call("patch", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
     def reach(self, **options: Any) -> dict[str, Any]:
         """Wait until a session or the log is as far as said; see `reach.reach`."""
         return self.call("reach", **options)  # type: ignore[no-any-return]
@@ -239,6 +287,14 @@ class StoreCalls(ABC):
     def trim_log(self, below: int) -> dict[str, Any]:
         """Remove the log below an offset."""
         return self.call("trim_log", below=below)  # type: ignore[no-any-return]
+
+    def backup(self, where: str, **options: Any) -> dict[str, Any]:
+        """Back the whole store up; see `backups.backup`."""
+        return self.call("backup", where=where, **options)  # type: ignore[no-any-return]
+
+    def savepoint(self, where: str, name: str, **options: Any) -> dict[str, Any]:
+        """Export everything under a name; see `backups.savepoint`."""
+        return self.call("savepoint", where=where, name=name, **options)  # type: ignore[no-any-return]
 
     def export_items(self, tenant: str | None = None) -> Iterator[RecordedItem]:
         """Yield everything stored, as items of a recording."""

@@ -2,6 +2,8 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -9,16 +11,19 @@ from typing import Final
 from turnstate.agents.dead_letters import DeadLetter, encode_dead_letter
 from turnstate.agents.ports import Clock, Record
 from turnstate.agents.session.agent import SessionAgent
-from turnstate.schemas.dialogue.head import digest
+from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import CorruptDataError, TurnstateError
 from turnstate.schemas.position import Position
+from turnstate.storage.encryption.key_file import wrapper_of
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.repair import FROM_BACKUP
+from turnstate.storage.session_row import session_row
+from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.warm.rocksdb import WarmStore
-from turnstate.storage.warm.tables import DEAD, HEADS, META
+from turnstate.storage.warm.tables import DEAD, HEADS, KEYS, META
 from turnstate.streams.documents import Document
-from turnstate.streams.embedded.log import EmbeddedLog
+from turnstate.streams.embedded.log import EmbeddedLog, life_of_record, lives_after
 from turnstate.streams.settings import Settings
 
 _HOT_BYTES: Final = 64 << 20
@@ -69,10 +74,16 @@ def rebuild_store(
 def _rebuilt(
     settings: Settings, graph: DialogueGraph, clock: Clock, folder: Path, fresh: Path
 ) -> Document:
-    source = WarmStore(folder, log_name=settings.log_name)
+    wrapper = wrapper_of(settings.encryption)
+    source = WarmStore(folder, log_name=settings.log_name, wrapper=wrapper)
     try:
+        source.refuse_locked()
         target = WarmStore(fresh, log_name=settings.log_name)
         try:
+            _copy_keys(source, target)
+            if wrapper is not None:
+                target.unlock(wrapper)
+            _bury_erased(source, target)
             turns, letters = _fold_log(source, target, graph, clock)
             _copy_letters(source, target, letters)
             compared = _compare_heads(source, target)
@@ -118,9 +129,11 @@ def _fold_log(
                 f"the log holds no offset {new.end}, the next one is {first}",
                 hint=FROM_BACKUP,
             )
+        # A restore changes it between two chunks, never within one.
+        agent.stamps_as = old.names.at(first)
         folded = agent.fold(list(_records(new, raws)))
         batch = target.batch()
-        new.stage(batch, raws)
+        new.stage(batch, raws, lives_after(folded.changes, agent.hot, target))
         for change in folded.changes:
             batch.stage(change)
         target.write(batch, sync=False)
@@ -134,6 +147,33 @@ def _fold_log(
             hint=FROM_BACKUP,
         )
     return turns, letters
+
+
+def _copy_keys(source: WarmStore, target: WarmStore) -> None:
+    """Copy the keys: packs and dead letters are encrypted with them, and stay."""
+    batch = target.batch()
+    for key, row in source.stored_rows(KEYS):
+        batch.put_local(KEYS, key, row)
+    target.write(batch, sync=False)
+
+
+def _bury_erased(source: WarmStore, target: WarmStore) -> None:
+    """Begin sessions in the life after the last whose key was destroyed.
+
+    A log that is older than the erase, as that of a backup, does not tell of it;
+    its records of that life cannot be read and are blank.
+    """
+    if source.row_cipher is None:
+        return
+    batch = target.batch()
+    # Of heads that are damaged nobody knows the names.
+    with suppress(CorruptDataError):
+        for key in source.keys(b""):
+            last = source.row_cipher.ring.last_destroyed(key)
+            if last:
+                buried = StoredHead(Head(incarnation=last + 1), erased=True)
+                batch.put_head(key, buried, encode_stored_head(buried))
+    target.write(batch, sync=False)
 
 
 def _records(log: EmbeddedLog, raws: Sequence[bytes]) -> Iterator[Record]:
@@ -152,12 +192,15 @@ def _copy_letters(
     """
     batch = target.batch()
     try:
-        for key, row in source.rows(DEAD):
-            batch.put(DEAD, key, row)
+        for key, row in source.stored_rows(DEAD):
+            batch.put_local(DEAD, key, row)
     except CorruptDataError:
         batch = target.batch()
+        hot = MemoryTier(_HOT_BYTES, frames_kept=0)
         for number, letter in enumerate(refused, start=1):
-            batch.put(DEAD, number.to_bytes(8, "big"), encode_dead_letter(letter))
+            at, row = number.to_bytes(8, "big"), encode_dead_letter(letter)
+            life = partial(life_of_record, letter.raw, lives_after((), hot, target))
+            batch.put_letter(at, row, life)
     target.write(batch, sync=True)
 
 
@@ -166,14 +209,14 @@ def _compare_heads(source: WarmStore, target: WarmStore) -> int:
     compared = 0
     for key, _ in target.rows(HEADS):
         try:
-            (before,) = source.heads([key])
+            (before,) = source.located([key])
         except CorruptDataError:
             continue
         if before is None:
             continue
-        (after,) = target.heads([key])
+        (after,) = target.located([key])
         assert after is not None, "it was just listed"
-        if digest(before.head) != digest(after.head):
+        if session_row(before).digest != session_row(after).digest:
             raise CorruptDataError(
                 f"the log gives another state than the head of {key!r} says",
                 hint=FROM_BACKUP,

@@ -2,7 +2,7 @@
 
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, cast
 
@@ -18,7 +18,15 @@ from turnstate.schemas.errors import TurnstateError
 from turnstate.streams.embedded.scrub import Gone, replace_file
 
 OWN_NAMES: Final = frozenset(
-    {"store", "recordings", "owner.lock", "owner.json", "owner.sock"}
+    {
+        "store",
+        "cold",
+        "recordings",
+        "archive.key",
+        "owner.lock",
+        "owner.json",
+        "owner.sock",
+    }
 )
 """What lies in a data folder and is looked through, or holds no turn."""
 
@@ -67,6 +75,35 @@ def scrub_recordings(
     return seen, found, unread
 
 
+def items_without(
+    items: Iterable[RecordedItem], gone: Gone
+) -> Iterator[RecordedItem]:
+    """Yield the items of a recording, with stubs or nothing for what has to go."""
+    for item in items:
+        kept = item_without(item, gone)
+        if kept is not None:
+            yield kept
+
+
+def item_without(item: RecordedItem, gone: Gone) -> RecordedItem | None:
+    """Return what to write instead of an item: itself, a stub, or nothing."""
+    if not isinstance(item, RecordedOperation) or item.name.tenant != gone.tenant:
+        return item
+    key = item.name.key()
+    if item.incarnation <= gone.lives.get(key, 0):
+        return None
+    if gone.user is None:
+        return item
+    op = item.op()
+    if op.body.user == gone.user:
+        # Once it is a stub it has no user any more.
+        return RecordedOperation.of(item.name, op.stub())
+    stub = gone.stubs.get((key, op.dot))
+    if stub is None or op.body.hidden is not None:
+        return item
+    return RecordedOperation.of(item.name, stub)
+
+
 class _Scrub:
     """The running scrub of one file."""
 
@@ -92,7 +129,8 @@ class _Scrub:
 
         def write(beside: Path) -> None:
             with path.open("rb") as source, beside.open("wb") as target:
-                write_recording(target, self._kept(read_recording(source)))
+                items = items_without(read_recording(source), self.gone)
+                write_recording(target, items)
 
         replace_file(path, write)
 
@@ -100,29 +138,8 @@ class _Scrub:
         self.seen += 1
         self.found += self._in_its_place(item) is not item
 
-    def _kept(self, items: Iterator[RecordedItem]) -> Iterator[RecordedItem]:
-        for item in items:
-            kept = self._in_its_place(item)
-            if kept is not None:
-                yield kept
-
     def _in_its_place(self, item: RecordedItem) -> RecordedItem | None:
-        """Return what to write instead: itself, a stub, or nothing."""
-        gone = self.gone
-        if not isinstance(item, RecordedOperation) or item.name.tenant != gone.tenant:
-            return item
-        key = item.name.key()
-        if item.incarnation <= gone.lives.get(key, 0):
-            return None
-        if gone.user is None:
-            return item
-        op = item.op()
-        if op.body.user == gone.user:
-            return RecordedOperation.of(item.name, op.stub())
-        stub = gone.stubs.get((key, op.dot))
-        if stub is None or op.body.hidden is not None:
-            return item
-        return RecordedOperation.of(item.name, stub)
+        return item_without(item, self.gone)
 
     def _lines(self, path: Path, packed: bool, rewrite: bool) -> None:
         """Look through lines of JSON, stamped or not."""

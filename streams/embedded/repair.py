@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from turnstate.agents.ports import Record
 from turnstate.agents.session.rebuild import catch_up, rebuild, refolder
+from turnstate.schemas.dialogue.head import digest
 from turnstate.schemas.errors import CorruptDataError, TurnstateError
 from turnstate.schemas.ids import SessionName, checked_id
-from turnstate.storage.repair import FROM_BACKUP, stage_swap
+from turnstate.storage.repair import FROM_BACKUP, OneSession, stage_swap
 from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.fell_behind import records_after
@@ -39,7 +41,7 @@ def bring_up_to_date(engine: "Engine", keys: Iterable[bytes]) -> int:
     keys = list(keys)
     heads = dict(zip(keys, store.heads(keys), strict=True))
     positions = {key: head.position if head else None for key, head in heads.items()}
-    agent = refolder(store, engine.graph, store.log_name, engine.clock)
+    agent = refolder(store, engine.graph, log.names, engine.clock, store)
     records = (record for _, record in records_after(log, positions, log.end))
     added = 0
     for folded in catch_up(agent, records):
@@ -154,16 +156,43 @@ def _swapped(engine: "Engine", key: bytes, records: Sequence[Record]) -> int:
         key,
         records,
         graph=engine.graph,
-        log_name=store.log_name,
+        log_name=engine.log.names,
         clock=engine.clock,
         expected=expected,
     )
+    _check_cold(store, session)
     batch = store.batch()
     stage_swap(batch, session)
     store.write(batch, sync=True)
     forget(engine, key)
     engine.seal([key])
     return session.stored.head.version if session.stored else 0
+
+
+def _check_cold(store: WarmStore, rebuilt: OneSession) -> None:
+    """Check a rebuilt session against the pointer that it takes the place of.
+
+    Raises:
+        CorruptDataError: the log gives another state than the pointer tells.
+    """
+    try:
+        (cold,) = store.located([rebuilt.key])
+    except CorruptDataError:
+        return
+    if not isinstance(cold, ColdHead):
+        return
+    stored = rebuilt.stored
+    version = stored.head.version if stored else 0
+    if (
+        stored is None
+        or version < cold.version
+        or (version == cold.version and digest(stored.head) != cold.digest)
+    ):
+        raise CorruptDataError(
+            f"the log gives another state than the cold session's pointer, of"
+            f" version {cold.version}, says",
+            hint=FROM_BACKUP,
+        )
 
 
 def _readable_head(store: WarmStore, key: bytes) -> StoredHead | None:

@@ -142,7 +142,9 @@ class Sealer:
                 self._tell_damaged(key, error)
         return count
 
-    def planned(self, *, urgent: bool = False) -> list[Sealed]:
+    def planned(
+        self, *, urgent: bool = False, keys: Sequence[bytes] | None = None
+    ) -> list[Sealed]:
         """Return seals that are due, for who writes them by other means.
 
         What is written is told to `done`; a seal that is not written comes
@@ -150,10 +152,11 @@ class Sealer:
 
         Args:
             urgent: Only of what may wait no longer, though turns wait.
+            keys: Of these sessions, due or not.
         """
-        if urgent:
+        if keys is None and urgent:
             keys = list(self._urgent)
-        else:
+        elif keys is None:
             keys = list(islice(self._due, SEALED_A_SLICE)) or self._idle_keys()
         plans: list[Sealed] = []
         for key in keys:

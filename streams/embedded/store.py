@@ -1,6 +1,7 @@
 """An open embedded store: publish turns, read sessions, in one process."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -12,11 +13,17 @@ from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.operation import MAIN
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
+from turnstate.storage.backup.checkpoint import checkpoint_folder, remove_checkpoint
+from turnstate.storage.backup.restore import refuse_half_restored
+from turnstate.storage.encryption.key_file import KeyWrapper, wrapper_of
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.clock import SystemClock
+from turnstate.streams.embedded.cold import Tiering
 from turnstate.streams.embedded.engine import Engine
+from turnstate.streams.embedded.recent_states import RecentStates
 from turnstate.streams.reading import StoreReader
 from turnstate.streams.settings import Settings
+from turnstate.streams.tiers.opening import open_packs
 
 STORE_FOLDER = "store"
 """RocksDB's folder inside the data folder."""
@@ -31,32 +38,60 @@ class EmbeddedStore(StoreReader):
     Args:
         settings: Where it is, and its sizes.
         clock: For arrival times; the machine's where None.
+        wrapper: Who has the master key, in place of what the settings name.
 
     Raises:
-        UnavailableError: another process owns the store (code `owned`).
+        UnavailableError: another process owns the store (code `owned`), or its
+            master key is missing or another one; then nothing is changed.
     """
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        wrapper: KeyWrapper | None = None,
+    ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
         graph = graph_of(settings)
+        wrapper = wrapper or wrapper_of(settings.encryption)
         settings.data.mkdir(parents=True, exist_ok=True)
+        folder = settings.data / STORE_FOLDER
+        refuse_half_restored(folder)
         warm = WarmStore(
-            settings.data / STORE_FOLDER,
+            folder,
             log_name=settings.log_name,
             cache_bytes=settings.block_cache_bytes,
             write_buffer_bytes=settings.write_buffer_bytes,
+            wrapper=wrapper,
         )
         try:
+            warm.refuse_locked()
+            # One that a crash left would keep bytes that are erased here.
+            remove_checkpoint(checkpoint_folder(folder))
             self.engine = Engine(warm, settings, graph, self.clock)
         except BaseException:
             warm.close()
             raise
+        self.tiering = Tiering(
+            self.engine, partial(open_packs, settings, self.clock), self.clock.now_ms
+        )
+        self.recent_states = RecentStates(self.clock.now_ms)
         super().__init__(warm, self.engine, graph)
 
     def close(self) -> None:
         """Commit what waits, then let the store go."""
         self.engine.close()
+        self.tiering.close()
+
+    def has_expired(self, arrived_ms: int) -> bool:
+        """Say whether a session whose last turn came then is served no more."""
+        ttl_ms = 1000 * self.settings.ttl_s
+        return ttl_ms > 0 and self.clock.now_ms() - arrived_ms >= ttl_ms
+
+    def was_read(self, key: bytes, tier: str) -> None:
+        """Note that a reader asked for a session."""
+        self.tiering.was_read(key, tier)
 
     def __enter__(self) -> Self:
         return self

@@ -34,31 +34,33 @@ def stats(store: "EmbeddedStore") -> Document:
     """Return the totals of a store, after a flush so that files tell them.
 
     `text_bytes` is the UTF-8 of content and of tool arguments; `state_bytes`
-    the table files of heads, frames, segments and index; `log_bytes` those of
+    the table files of heads, frames, segments and index, and the packs of
+    cold sessions; `log_bytes` the table files of
     the log; `disk_bytes` what `du` says of the data folder.
     """
     engine, warm = store.engine, store.warm
     warm.flush()
-    sessions = turns = text = hot = 0
-    for key, stored in store.stored_heads():
-        if stored.is_tombstone:
+    turns = text = 0
+    sessions = dict.fromkeys(("hot", "warm", "cold"), 0)
+    for _, row in store.rows():
+        if row.is_tombstone:
             continue
-        sessions += 1
-        turns += stored.head.turn_count
-        text += stored.text_bytes
-        hot += engine.hot.peek(key) is not None
-    state_bytes = warm.table_bytes(STATE_TABLES)
+        sessions[row.tier] += 1
+        turns += row.turn_count
+        text += row.text_bytes
+    warm_bytes = warm.table_bytes(STATE_TABLES)
+    cold_bytes = store.tiering.cold_bytes()
     return {
-        "sessions": sessions,
+        "sessions": sum(sessions.values()),
         "turns": turns,
         "text_bytes": text,
         "log_bytes": warm.table_bytes([LOG]),
-        "state_bytes": state_bytes,
+        "state_bytes": warm_bytes + cold_bytes,
         "disk_bytes": disk_bytes(store.settings.data),
         "tiers": {
-            "hot": {"sessions": hot, "bytes": engine.hot.bytes_held},
-            "warm": {"sessions": sessions - hot, "bytes": state_bytes},
-            "cold": {"sessions": 0, "bytes": 0},
+            "hot": {"sessions": sessions["hot"], "bytes": engine.hot.bytes_held},
+            "warm": {"sessions": sessions["warm"], "bytes": warm_bytes},
+            "cold": {"sessions": sessions["cold"], "bytes": cold_bytes},
         },
         "dead_letters": sum(1 for _ in warm.rows(DEAD)),
         "commits": engine.commits,
@@ -83,8 +85,8 @@ def seal(store: "EmbeddedStore", tenant: str | None = None) -> Document:
     engine = store.engine
     keys = [
         key
-        for key, stored in store.stored_heads(_checked_tenant(tenant))
-        if stored.head.version != stored.sealed_version
+        for key, row in store.rows(_checked_tenant(tenant))
+        if not row.is_sealed
     ]
     count = 0
     for part in _slices(keys, SEAL_SLICE):
@@ -160,6 +162,8 @@ def verify(
         "sessions": checked.sessions,
         "frames": checked.frames,
         "versions": checked.versions,
+        "erased_sessions": checked.erased,
+        "erased_records": checked.erased_records,
         "bad": [fault_document(fault) for fault in checked.faults],
     }
 

@@ -5,11 +5,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from turnstate.agents.dead_letters import decode_dead_letter
-from turnstate.schemas.errors import InvalidInputError, TurnstateError
+from turnstate.schemas.errors import (
+    InvalidInputError,
+    TurnstateError,
+    UnavailableError,
+)
 from turnstate.schemas.ids import SessionName, tenant_prefix
 from turnstate.storage.session_keys import every_key
-from turnstate.storage.stored_head import StoredHead, encode_stored_head
+from turnstate.storage.stored_head import (
+    StoredHead,
+    decode_stored_head,
+    encode_stored_head,
+)
 from turnstate.storage.verify import Fault, Verified, verify_session
+from turnstate.storage.warm.cold_rows import ColdHead, cold_head
 from turnstate.storage.warm.tables import DEAD, LOG
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.fell_behind import behind
@@ -32,12 +41,15 @@ class Checked:
         versions: Operations that were folded again.
         faults: What is wrong.
         late: Sessions that are whole but fell behind the log: key → offset.
+        erased: Sessions that are here in ciphertext alone: their key is destroyed.
+        erased_records: Records of the log of which the same holds.
     """
 
     def __init__(self, store: "EmbeddedStore", tenant: str | None) -> None:
         self.store = store
         self.tenant = tenant
         self.sessions = self.frames = self.versions = 0
+        self.erased = self.erased_records = 0
         self.faults: list[Fault] = []
         self.late: dict[bytes, int] = {}
 
@@ -46,6 +58,7 @@ class Checked:
         prefix = b"" if self.tenant is None else tenant_prefix(self.tenant)
         for key in every_key(self.store.warm, prefix, self._unreadable):
             found = self._session(key)
+            self.erased += self._is_erased(key)
             self.sessions += 1
             self.frames += found.frames
             self.versions += found.versions
@@ -54,6 +67,12 @@ class Checked:
         self._behind()
         if self.tenant is None:
             self._others()
+
+    def _is_erased(self, key: bytes) -> bool:
+        try:
+            return self.store.warm.is_erased(key)
+        except TurnstateError:
+            return False  # what is damaged was told where the session was read
 
     def _unreadable(self, table: str, error: TurnstateError) -> None:
         self.faults.append(Fault(None, table, None, str(error)))
@@ -81,18 +100,39 @@ class Checked:
     def _as_it_stands(self, key: bytes) -> tuple[Verified, StoredHead | None]:
         warm, hot = self.store.warm, self.store.engine.hot
         try:
-            stored = warm.heads([key])[0]
+            (located,) = warm.located([key])
         except TurnstateError as error:
             return Verified(0, 0, [Fault(key, "warm", None, str(error))]), None
-        if stored is None:
+        if located is None:
             why = "there are rows of the session and no head"
             return Verified(0, 0, [Fault(key, "warm", None, why)]), None
+        if isinstance(located, ColdHead):
+            return self._cold(key, located)
+        stored = located
         found = verify_session(warm, key, stored, self.store.graph)
         held = hot.peek(key)
         if held is not None and held is not stored and not _agree(held, stored):
             why = "the hot tier holds another state than the warm one"
             found.faults.append(Fault(key, "hot", held.head.version, why))
         return found, stored
+
+    def _cold(self, key: bytes, cold: ColdHead) -> tuple[Verified, StoredHead | None]:
+        """Verify a session that lies in a pack, and what its pointer says of it."""
+        found, failed = self.store.warm.images([key])
+        if isinstance(failed.get(key), UnavailableError):
+            # That it cannot be looked at says nothing of what is there.
+            raise failed[key]
+        if key in failed:
+            return Verified(0, 0, [Fault(key, "cold", None, str(failed[key]))]), None
+        image = found.get(key)
+        if image is None:
+            return Verified(0, 0, []), None
+        stored = decode_stored_head(image.row)
+        checked = verify_session(self.store.warm, key, stored, self.store.graph, image)
+        if cold_head(stored, cold.pointer, cold.cooled_ms) != cold:
+            why = "its pointer says other things than its image"
+            checked.faults.append(Fault(key, "cold", cold.version, why))
+        return checked, stored
 
     def _behind(self) -> None:
         """Look for sessions to which the log would still add something."""
@@ -131,6 +171,7 @@ class Checked:
         for why in self.store.engine.log.faults():
             self.faults.append(Fault(None, LOG, None, why))
         try:
+            self.erased_records = self.store.engine.log.erased()
             for at, row in self.store.warm.rows(DEAD):
                 self._letter(at, row)
         except TurnstateError as error:

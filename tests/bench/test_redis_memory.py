@@ -1,7 +1,7 @@
 """Memory that a session takes in Redis, in the layout kept and in others."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,19 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.corpora import corpus_paths
-from support.hot_sessions import TurnedClock, raw_of, real_ms, settings
+from support.hot_sessions import raw_of, real_ms, settings
 from support.redis_nodes import ForgetfulRedis
 from support.shared_services import started
-from turnstate.agents.ports import Record
-from turnstate.agents.session.rebuild import refolder, session_key_of
+from support.tier_sizes import changes_of
 from turnstate.infra.services import programs
-from turnstate.replay.readers import read_file
-from turnstate.schemas.dialogue.phases import default_graph
-from turnstate.schemas.position import Position
 from turnstate.storage.hot.redis import RedisTier
 from turnstate.storage.hot.redis_keys import SessionKeys, keys_of
 from turnstate.storage.hot.redis_value import HEADER_BYTES
-from turnstate.storage.repair import OneSession
 from turnstate.storage.tier import SessionChange
 
 FRAMES = 8
@@ -38,25 +33,9 @@ class Figure(NamedTuple):
     used: int
 
 
-def sessions_of(path: Path) -> Iterator[list[SessionChange]]:
-    """Yield the sessions of a corpus, each as it is told turn by turn."""
-    turns: dict[bytes, list[bytes]] = {}
-    for line in read_file(path, "corpus"):
-        key = session_key_of(line) if isinstance(line, bytes) else None
-        if key is not None and isinstance(line, bytes):
-            turns.setdefault(key, []).append(line)
-    for key, lines in turns.items():
-        session = OneSession(key)
-        agent = refolder(session, default_graph(), "log", TurnedClock())
-        for at, line in enumerate(lines):
-            record = Record(line, Position(b"log", 0, at))
-            session.commit(agent.fold([record]).changes)
-        yield session.changes
-
-
 def some_sessions(count: int) -> list[list[SessionChange]]:
     """Return some sessions of all corpora, taken in turn."""
-    rows = zip_longest(*[sessions_of(path) for path in corpus_paths()])
+    rows = zip_longest(*[changes_of(path) for path in corpus_paths()])
     found = (session for row in rows for session in row if session)
     return list(islice(found, count))
 

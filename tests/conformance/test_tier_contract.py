@@ -1,14 +1,17 @@
 """Every tier keeps the one contract of `storage/tier.py`, whatever it is made of."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.cold_tiers import close_cold, cold_tier, now_ms, put_frame
+from support.object_stores import s3_objects
 from turnstate.agents.ports import Record
 from turnstate.agents.session.rebuild import rebuild, refolder
 from turnstate.schemas.dialogue.head import digest
@@ -17,15 +20,23 @@ from turnstate.schemas.errors import FencedError
 from turnstate.schemas.ids import SessionName, tenant_prefix
 from turnstate.schemas.limits import RECORD_BYTES_MAX
 from turnstate.schemas.position import Position
+from turnstate.storage.cold.cold_tier import ColdTier
+from turnstate.storage.cold.directory import DirectoryObjects
 from turnstate.storage.frames.header import decode_header
+from turnstate.storage.hot.blocking import BlockingTier
 from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.hot.redis import RedisTier
+from turnstate.storage.hot.redis_connection import RedisSettings
 from turnstate.storage.repair import OneSession
 from turnstate.storage.session_reader import operations
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.tier import HAS_INDEX, KEEPS_ALL, SessionChange, Tier
 from turnstate.storage.warm.rocksdb import WarmStore
 
-TIERS = ("hot memory", "warm rocksdb")
+REDIS = {"hot redis": "redis_server", "hot redis cluster": "redis_cluster"}
+"""Kinds that need a server, and the fixture that gives its URL."""
+
+TIERS = ("hot memory", *REDIS, "warm rocksdb", "cold directory", "cold s3")
 """Every implementation; one that is added is added here and nowhere else."""
 
 names = st.builds(
@@ -48,20 +59,49 @@ class _Clock:
         return 1_700_000_000_000
 
 
-def opened(kind: str, folder: Path) -> Tier:
-    """Return a tier of a kind."""
-    if kind == "hot memory":
-        return MemoryTier(64 << 20, frames_kept=64)
-    return WarmStore(folder / "warm", log_name="log")
+Opener = Callable[[str, Path], Tier]
+
+
+@pytest.fixture(name="opened", scope="session")
+def fixture_opened(request: pytest.FixtureRequest) -> Opener:
+    """Return what opens a tier of a kind."""
+
+    def opened(kind: str, folder: Path) -> Tier:
+        if kind == "hot memory":
+            return MemoryTier(64 << 20, frames_kept=64)
+        if kind in REDIS:
+            place = RedisSettings(
+                request.getfixturevalue(REDIS[kind]),
+                frames_kept=64,
+                prefix=uuid4().hex,
+                timeout_ms=10_000,
+            )
+            return BlockingTier(RedisTier(place, now_ms=now_ms))
+        if kind == "cold directory":
+            return cold_tier(DirectoryObjects(folder / "cold"))
+        if kind == "cold s3":
+            return cold_tier(s3_objects(request.getfixturevalue("s3_server")))
+        return WarmStore(folder / "warm", log_name="log")
+
+    return opened
+
+
+def closed(tier: Tier) -> None:
+    """Close a tier that holds something open."""
+    if isinstance(tier, WarmStore | BlockingTier):
+        tier.close()
+    elif isinstance(tier, ColdTier):
+        close_cold(tier)
 
 
 @pytest.fixture(params=TIERS)
-def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tier]:
+def tier(
+    request: pytest.FixtureRequest, opened: Opener, tmp_path: Path
+) -> Iterator[Tier]:
     """Give each implementation in turn."""
     found = opened(request.param, tmp_path)
     yield found
-    if isinstance(found, WarmStore):
-        found.close()
+    closed(found)
 
 
 def turn(name: SessionName, number: int, **fields: Any) -> bytes:
@@ -219,13 +259,34 @@ def test_keys_come_in_byte_order(tier: Tier) -> None:
     assert {SessionName.from_key(key).tenant for key in tier.keys(mine)} == {"a"}
 
 
-@pytest.mark.parametrize("kind", TIERS)
-@given(several=st.lists(names, min_size=2, max_size=6, unique=True))
+several_names = st.lists(names, min_size=2, max_size=6, unique=True)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TIERS if kind != "cold s3"])
+@given(several=several_names)
 def test_no_two_names_share_anything(
-    kind: str, several: list[SessionName], tmp_path_factory: pytest.TempPathFactory
+    kind: str,
+    several: list[SessionName],
+    opened: Opener,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Whatever characters they hold, tenants and sessions never meet (B4)."""
-    tier = opened(kind, tmp_path_factory.mktemp("tier"))
+    check_nothing_is_shared(opened(kind, tmp_path_factory.mktemp("tier")), several)
+
+
+@settings(max_examples=5)  # each takes some sixty requests
+@given(several=several_names)
+def test_no_two_names_share_anything_in_s3(
+    several: list[SessionName],
+    opened: Opener,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The same, in few examples: a commit takes several requests."""
+    check_nothing_is_shared(opened("cold s3", tmp_path_factory.mktemp("s3")), several)
+
+
+def check_nothing_is_shared(tier: Tier, several: list[SessionName]) -> None:
+    """Fill a tier with sessions, and look at each of them alone."""
     for number, name in enumerate(several):
         made = one_by_one(name, number % 3 + 1)
         for change in made:
@@ -240,8 +301,7 @@ def test_no_two_names_share_anything(
     tier.drop(several[0].key())
     assert held(tier, several[0]) is None
     assert all(held(tier, name) is not None for name in several[1:])
-    if isinstance(tier, WarmStore):
-        tier.close()
+    closed(tier)
 
 
 def test_the_largest_turn_comes_back(tier: Tier) -> None:
@@ -252,6 +312,16 @@ def test_the_largest_turn_comes_back(tier: Tier) -> None:
     assert list(tier.frames(NAME.key(), 1, 0)) == [made.frame]
 
 
+def put_over(tier: WarmStore | ColdTier, change: SessionChange) -> None:
+    """Put in a frame, as after a crash between a segment and those it replaces."""
+    if isinstance(tier, WarmStore):
+        batch = tier.batch()
+        batch.stage(change)
+        tier.write(batch, sync=False)
+    else:
+        put_frame(tier, change)
+
+
 def test_every_version_can_be_read_where_promised(tier: Tier) -> None:
     """KEEPS_ALL: all operations are there, overlapping parts are read once."""
     made = one_by_one(NAME, 12)
@@ -260,14 +330,10 @@ def test_every_version_can_be_read_where_promised(tier: Tier) -> None:
     if KEEPS_ALL not in tier.capabilities:
         assert tier.name == "hot"
         return
-    assert isinstance(tier, WarmStore)
+    assert isinstance(tier, WarmStore | ColdTier)
     stored = held(tier)
     assert stored is not None
-    # As after a crash between a segment and the removal of its frames.
-    overlapping = at_once(NAME, 4)
-    batch = tier.batch()
-    batch.stage(overlapping._replace(row=encode_stored_head(stored)))
-    tier.write(batch, sync=False)
+    put_over(tier, at_once(NAME, 4)._replace(row=encode_stored_head(stored)))
     found = list(operations(tier, NAME.key(), stored))
     assert [version for version, _ in found] == list(range(1, 13))
     assert [op.turn_id for _, op in found] == [f"id{n}" for n in range(12)]
@@ -278,7 +344,7 @@ def test_ids_can_be_looked_up_where_promised(tier: Tier) -> None:
     if HAS_INDEX not in tier.capabilities:
         assert tier.name == "hot"
         return
-    assert isinstance(tier, WarmStore)
+    assert isinstance(tier, WarmStore | ColdTier)
     tier.commit([at_once(NAME, 3)])
     key, other = NAME.key(), SessionName("t", "sx").key()
     wanted = [(key, 1, "id0"), (key, 1, "id9"), (key, 2, "id0"), (other, 1, "id0")]
@@ -286,22 +352,25 @@ def test_ids_can_be_looked_up_where_promised(tier: Tier) -> None:
     assert [entry and entry.version for entry in found] == [1, None, None, None]
 
 
-def test_a_store_reopened_is_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["warm rocksdb", "cold directory"])
+def test_a_store_reopened_is_the_same(
+    kind: str, opened: Opener, tmp_path: Path
+) -> None:
     """What is durable is there again, to the digest."""
-    store = WarmStore(tmp_path / "warm", log_name="log")
+    store = opened(kind, tmp_path)
     made = one_by_one(NAME, 4)
     for change in made:
         store.commit([change])
-    store.close()
-    again = WarmStore(tmp_path / "warm", log_name="log")
+    closed(store)
+    again = opened(kind, tmp_path)
     head = held(again)
     assert head is not None
     assert digest(head.head) == digest(made[-1].after.head)
     assert head == made[-1].after
-    again.close()
+    closed(again)
 
 
-def test_report(tmp_path: Path) -> None:
+def test_report(opened: Opener, tmp_path: Path) -> None:
     """Print what each implementation promises beyond what all must keep."""
     for kind in TIERS:
         tier = opened(kind, tmp_path / kind.replace(" ", "-"))
@@ -312,5 +381,4 @@ def test_report(tmp_path: Path) -> None:
         print(f"{kind}: name {tier.name}; {told}")
         assert tier.name in ("hot", "warm", "cold")
         assert tier.capabilities <= {KEEPS_ALL, HAS_INDEX}
-        if isinstance(tier, WarmStore):
-            tier.close()
+        closed(tier)

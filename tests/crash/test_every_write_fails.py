@@ -19,7 +19,8 @@ from turnstate.schemas.errors import UnavailableError
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
 from turnstate.storage.session_reader import operations
-from turnstate.storage.warm.rocksdb import Batch, WarmStore
+from turnstate.storage.warm.batch import Batch
+from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings

@@ -11,7 +11,9 @@ import pytest
 from support.cluster import Cluster, Sample, Source, WorkerProcess, cluster_on
 from support.cluster_checks import Checked, check_cluster
 from support.soak import SoakSeeds
+from turnstate.infra.services.failures import MissingProgramError
 from turnstate.infra.services.kafka import KafkaServer, start_kafka
+from turnstate.infra.services.redis import RedisServer, start_redis
 
 RATE: Final = 600
 """Turns a second: what two workers, a broker and a producer share two cores for."""
@@ -48,15 +50,22 @@ class Storm:
     """One cluster, one stream, and a plan of mishaps in an order of chance."""
 
     def __init__(
-        self, cluster: Cluster, kafka: KafkaServer, plan: Plan, seed: int
+        self,
+        cluster: Cluster,
+        kafka: KafkaServer,
+        plan: Plan,
+        seed: int,
+        environment: dict[str, str],
     ) -> None:
         self.cluster = cluster
         self.kafka = kafka
         self.plan = plan
         self.chance = Random(seed)
         self.seed = seed
-        self.workers = [cluster.worker("first"), cluster.worker("second")]
-        self.third = cluster.worker("third")
+        self.workers = [
+            cluster.worker(name, **environment) for name in ("first", "second")
+        ]
+        self.third = cluster.worker("third", **environment)
         self.source = Source(cluster.settings, cluster.folder)
         self.samples: list[Sample] = []
         self.hits = self.in_flight = 0
@@ -181,17 +190,29 @@ class Storm:
         assert running.pid
 
 
+def _redis(folder: Path) -> RedisServer | None:
+    """Start a Redis, so that hot is written in the storm; None where there is none."""
+    try:
+        return start_redis(folder)
+    except MissingProgramError:
+        return None
+
+
 def storm(folder: Path, plan: Plan, seed: int) -> Report:
     """Run a storm on a Kafka of its own."""
     kafka = start_kafka(folder / "kafka")
+    redis = _redis(folder / "redis")
+    environment = {} if redis is None else {"TURNSTATE_REDIS": redis.url}
     try:
 
         async def run() -> Report:
             async with cluster_on(kafka.bootstrap, folder, f"storm{seed}") as cluster:
-                return await Storm(cluster, kafka, plan, seed).run()
+                return await Storm(cluster, kafka, plan, seed, environment).run()
 
         report = asyncio.run(run())
     finally:
+        if redis is not None:
+            redis.stop()
         kafka.stop()
     print(report)
     return report

@@ -14,7 +14,8 @@ from support.soak import SoakSeeds
 from support.store_files import Rows, image, rows_in, rows_of, wal_of
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
-from turnstate.storage.warm.rocksdb import Batch, WarmStore
+from turnstate.storage.warm.batch import Batch
+from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import DEAD, FRAMES, HEADS, INDEX, LOG, META
 from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.store import EmbeddedStore

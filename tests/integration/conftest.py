@@ -3,19 +3,21 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from rocksdict import DBCompressionType
 
 from support.commands import COMMAND, GOOD, TIMEOUT_S, Run
 from support.shared_services import shared, shared_root
 from turnstate.infra.services.kafka import start_kafka
-from turnstate.infra.services.redis import start_redis
-from turnstate.infra.services.s3 import start_s3
+from turnstate.storage.warm import options, rows
 from turnstate.streams.cli import main
+from turnstate.streams.embedded.owner import OwnedStore
+from turnstate.streams.settings import Settings
 
 if TYPE_CHECKING:
     from support.both_ways import Running
@@ -81,22 +83,6 @@ def fixture_kafka(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
         yield server.bootstrap
 
 
-@pytest.fixture(name="redis_server", scope="session")
-def fixture_redis_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """The URL of a Redis that all tests share: take keys of your own."""
-    with shared(shared_root(tmp_path_factory), "redis", start_redis) as server:
-        yield server.url
-
-
-@pytest.fixture(name="s3_server", scope="session")
-def fixture_s3_server(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Generator[dict[str, str]]:
-    """Endpoint, keys and bucket of an S3 server that all tests share."""
-    with shared(shared_root(tmp_path_factory), "s3", start_s3) as server:
-        yield server.connection
-
-
 @pytest.fixture(name="running", scope="session")
 def fixture_running(
     kafka: str, tmp_path_factory: pytest.TempPathFactory
@@ -107,3 +93,25 @@ def fixture_running(
     folder = tmp_path_factory.mktemp(f"reads-{uuid4().hex[:8]}")
     with both_ways(kafka, folder) as running:
         yield running
+
+
+@pytest.fixture(name="plain_blocks")
+def fixture_plain_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let RocksDB write blocks as they are, so that a byte scan sees dead rows."""
+    real = options.table_options
+
+    def plain(*arguments: Any) -> Any:
+        made = real(*arguments)
+        made.set_compression_type(DBCompressionType.none())
+        made.set_bottommost_compression_type(DBCompressionType.none())
+        return made
+
+    monkeypatch.setattr(rows, "table_options", plain)
+
+
+@pytest.fixture(name="store")
+def fixture_store(tmp_path: Path) -> Iterator[OwnedStore]:
+    """Give an empty store."""
+    settings = Settings(data=tmp_path / "data", cold_pack_bytes=16 << 10)
+    with OwnedStore(settings, serving=False) as opened:
+        yield opened

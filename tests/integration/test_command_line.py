@@ -80,6 +80,7 @@ def test_a_dead_letter_gives_its_bytes_back(filled: Any, run: Run) -> None:
         ("state acme nobody", 3, "not_found"),
         ("state acme a --version 99", 3, "not_found"),
         ("state acme a --branch nowhere", 3, "not_found"),
+        ("state acme a --since 99", 3, "not_found"),
         ("turns acme nobody", 3, "not_found"),
         ("rollback acme nobody 1", 3, "not_found"),
         ("dead-letters show 77", 3, "not_found"),

@@ -17,10 +17,11 @@ from turnstate.schemas.crdt import slot_map
 from turnstate.schemas.dialogue.fold import Fold
 from turnstate.storage import seal
 from turnstate.storage.frames.chain import START_LINK
-from turnstate.storage.warm.rocksdb import Batch
+from turnstate.storage.moves.owner import Moves
+from turnstate.storage.warm.batch import Batch
 from turnstate.storage.warm.tables import FRAMES, life_prefix, session_prefix
 
-SEEDS_MAX = 60
+SEEDS_MAX = 100
 """A checker that finds its bug in none of so many worlds is no use."""
 
 Patch = pytest.MonkeyPatch
@@ -127,6 +128,15 @@ def forgets_positions(patch: Patch) -> None:
     patch.setattr("turnstate.agents.session.agent.session_step", positionless)
 
 
+def repoints_nothing(patch: Patch) -> None:
+    """Pointers to packs that were rewritten still lead to the old ones."""
+
+    def unmoved(_moves: Moves, moved: Mapping[bytes, object]) -> list[bytes]:
+        return list(moved)
+
+    patch.setattr(Moves, "repoint", unmoved)
+
+
 CANARIES: Mapping[Callable[[Patch], None], str] = {
     acknowledges_before_it_keeps: "acknowledged_is_kept",
     knows_no_ids: "nothing_twice",
@@ -137,6 +147,7 @@ CANARIES: Mapping[Callable[[Patch], None], str] = {
     tells_the_first_only: "feed_complete",
     erases_the_head_only: "erased_stays_away",
     cuts_dead_letters: "dead_letters_hold_bytes",
+    repoints_nothing: "cold_is_whole",
     forgets_positions: "nothing_odd_happened",
 }
 

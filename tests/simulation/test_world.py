@@ -28,16 +28,21 @@ def keeps_every_promise(seed: int) -> World:
 
 
 def test_every_promise_is_kept() -> None:
-    crashes = damages = erased = 0
+    crashes = damages = erased = cooled = away = 0
     for seed in (*SEEDS, *FOUND):
         world = keeps_every_promise(seed)
         crashes += world.crashes
         damages += world.damages
         erased += len(world.erased)
+        cooled += world.cooled
+        away += world.turned_away
+    print(f"{cooled} times a session cooled, {away} turns came while cold was away")
     print(f"{crashes} crashes, {damages} torn frames, {erased} sessions erased")
     assert crashes > len(SEEDS) / 2
     assert damages > len(SEEDS) / 4
     assert erased
+    assert cooled > 2 * len(SEEDS)
+    assert away
 
 
 def test_a_seed_tells_what_happens(sim_seed: int) -> None:

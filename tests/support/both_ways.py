@@ -20,6 +20,7 @@ from turnstate.streams.embedded.access import open_store
 from turnstate.streams.embedded.messages import Inbox, packed
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.kafka.cluster_reader import ClusterReader
+from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.partitioning import partition_of_session
 from turnstate.streams.kafka.receipts import Ack
 from turnstate.streams.kafka.routing import Address, Routes
@@ -39,7 +40,12 @@ class Running:
 
     def reader(self, wait_s: float | None = None) -> ClusterReader:
         """Return a reader."""
-        return ClusterReader(self.cluster.settings, wait_s=wait_s)
+        return ClusterReader(self.settings, wait_s=wait_s)
+
+    @property
+    def settings(self) -> ClusterSettings:
+        """Of the cluster, as its workers have them."""
+        return ClusterSettings.load(self.cluster.folder, self.environment)
 
     def routes(self) -> Routes:
         """Return who owns what, once both workers own something."""
@@ -102,8 +108,14 @@ class Running:
 
 
 @contextmanager
-def both_ways(kafka: str, folder: Path) -> Generator[Running]:
-    """Fold the samples by two workers on a Kafka, and embedded; both stay open."""
+def both_ways(kafka: str, folder: Path, **environment: str) -> Generator[Running]:
+    """Fold the samples by two workers on a Kafka, and embedded; both stay open.
+
+    Args:
+        kafka: Where it is.
+        folder: Where everything is kept.
+        environment: More settings of the workers, and of their readers.
+    """
     paths = [str(path) for path in sample_paths()]
     with ExitStack() as stack:
         thread = LoopThread("cluster")
@@ -113,8 +125,9 @@ def both_ways(kafka: str, folder: Path) -> Generator[Running]:
         entered = opened.enter_async_context(cluster_on(kafka, folder, folder.name))
         cluster = thread.run(entered)
         (port,) = free_ports(1)
-        first = cluster.worker("one", TURNSTATE_METRICS_PORT=str(port))
-        second = cluster.worker("two")
+        metrics = {"TURNSTATE_METRICS_PORT": str(port)}
+        first = cluster.worker("one", **environment, **metrics)
+        second = cluster.worker("two", **environment)
         first.start()
         second.start()
         own = dict(second.environment)
@@ -175,5 +188,3 @@ def hung_up(connection: socket.socket) -> bool:
     except ConnectionResetError:
         pass
     return True
-
-

@@ -6,15 +6,24 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from turnstate.agents.ports import Record
 from turnstate.schemas.dialogue.head import digest
 from turnstate.schemas.dialogue.phases import default_graph
 from turnstate.schemas.position import Position
+from turnstate.storage.cold.sessions import ColdSessions
+from turnstate.storage.cold.store import PackStore
+from turnstate.storage.session_image import encode_image
 from turnstate.storage.session_reader import operations
+from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.verify import verify_session
-from turnstate.storage.warm.changelog import RowRecord
+from turnstate.storage.warm.changelog import ChangelogBatch
+from turnstate.storage.warm.changelog_records import RowRecord
+from turnstate.storage.warm.cold_rows import ColdHead, cold_head
 from turnstate.storage.warm.tables import STATE_TABLES
 from turnstate.streams.clock import VirtualClock
+from turnstate.streams.kafka.cold_tier import ColdNeededError
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
 
 LOG: Final = bytes(range(16))
@@ -67,10 +76,17 @@ class Owner:
     """A worker with one partition that folds a log, as a checkpoint does it."""
 
     def __init__(
-        self, folder: Path, topic: Topic, log: list[bytes], clock: VirtualClock
+        self,
+        folder: Path,
+        topic: Topic,
+        log: list[bytes],
+        clock: VirtualClock,
+        packs: PackStore | None = None,
     ) -> None:
         self.topic = topic
         self.log = log
+        self.packs = packs
+        self.cold = None if packs is None else ColdSessions(packs)
         self.partition = Partition(
             folder,
             0,
@@ -80,6 +96,7 @@ class Owner:
             log_name="log",
             graph=default_graph(),
             clock=clock,
+            below=self.cold,
         )
 
     def take_over(self, generation: int) -> None:
@@ -113,7 +130,11 @@ class Owner:
         ]
         if not records:
             return lambda: None
-        folded = partition.agent.fold(records)
+        try:
+            folded = partition.agent.fold(records)
+        except ColdNeededError as needed:
+            self.wake(needed.keys)
+            folded = partition.agent.fold(records)
         batch = partition.staged(folded)
         last = records[-1].position
         batch.mark(last.offset, last.index, LOG)
@@ -134,12 +155,91 @@ class Owner:
             self.topic.append(batch.tombstones)
         return lambda: self._send(batch.records)
 
+    def keys(self, *, cold: bool) -> list[bytes]:
+        """Return the sessions that are cold, or those that are not."""
+        store = self.partition.store
+        return [
+            key
+            for key in list(store.keys())
+            for found in store.located([key])
+            if isinstance(found, ColdHead) is cold
+            and not (isinstance(found, StoredHead) and found.is_tombstone)
+        ]
+
+    def cool(self, keys: list[bytes], *, stopped: bool = False) -> Send:
+        """Seal sessions, copy them into packs and let them go; see `fold`."""
+        partition, store = self.partition, self.partition.store
+        assert self.packs is not None
+        seals = partition.sealer.planned(keys=keys)
+        sealing = partition.staged_seals(seals)
+        partition.write(sealing, self.topic.append(sealing.records))
+        partition.sealed(seals)
+        self.topic.append(sealing.tombstones)
+        heads = {
+            key: found
+            for key, found in zip(keys, store.located(keys), strict=True)
+            if isinstance(found, StoredHead)
+        }
+        images = [
+            store.image(key, head, encode_stored_head(head))
+            for key, head in heads.items()
+        ]
+        pointers = self.packs.write(map(encode_image, images))
+        batch = partition.batch()
+        for image, pointer in zip(images, pointers, strict=True):
+            now_ms = partition.clock.now_ms()
+            batch.stage_cooled(image, cold_head(heads[image.key], pointer, now_ms))
+        return self._carried(batch, stopped=stopped, gone=list(heads))
+
+    def wake(
+        self, keys: list[bytes], *, stopped: bool = False, parts: int | None = None
+    ) -> Send:
+        """Bring cold sessions back; see `fold`.
+
+        Args:
+            keys: They.
+            stopped: Nothing is sent, or `parts` records are and no more.
+            parts: How many.
+        """
+        fetched, failed = self.partition.cold.fetch(keys)
+        assert not failed
+        batch, _ = self.partition.cold.stage(fetched)
+        if parts is not None:
+            self.topic.append(batch.records[:parts])
+        rest = batch.records[parts or 0 :]
+        send = self._carried(batch, stopped=stopped, gone=[])
+        return (lambda: self._send(rest)) if stopped else send
+
+    def repoint(self, keys: list[bytes], *, stopped: bool = False) -> Send:
+        """Copy cold sessions into another pack, and point there; see `fold`."""
+        assert self.packs is not None
+        batch = self.partition.batch()
+        for key in keys:
+            (found,) = self.partition.store.located([key])
+            assert isinstance(found, ColdHead)
+            images, _ = self.partition.store.images([key])
+            (pointer,) = self.packs.write([encode_image(images[key])])
+            batch.stage_pointed(key, found, replace(found, pointer=pointer))
+        return self._carried(batch, stopped=stopped, gone=[])
+
+    def _carried(
+        self, batch: ChangelogBatch, *, stopped: bool, gone: list[bytes]
+    ) -> Send:
+        if not stopped:
+            for key in gone:
+                self.partition.hot.drop(key)
+            self.partition.write(batch, self.topic.append(batch.records))
+            self.topic.append(batch.tombstones)
+        return lambda: self._send(batch.records)
+
     def _send(self, records: list[RowRecord]) -> None:
         self.topic.append(records)
 
     def close(self) -> None:
         """Let the store go."""
         self.partition.close()
+        if self.cold is not None:
+            self.cold.close()
 
     def state(self) -> State:
         """Return what the store holds; every frame is verified."""
@@ -147,7 +247,10 @@ class Owner:
         for key in list(store.keys()):
             head = store.heads([key])[0]
             assert head is not None
-            faults = verify_session(store, key, head, default_graph()).faults
+            images, failed = store.images([key])
+            assert not failed, failed
+            image = images.get(key)
+            faults = verify_session(store, key, head, default_graph(), image).faults
             assert not faults, (key, faults)
             told = [op.record for _, op in operations(store, key, head)]
             assert len(told) == head.head.version
@@ -156,9 +259,7 @@ class Owner:
 
     def rows(self) -> dict[str, dict[bytes, bytes]]:
         """Return the tables that count as state, but for what is this store's."""
-        return {
-            table: dict(self.partition.store.rows(table)) for table in STATE_TABLES
-        }
+        return {table: dict(self.partition.store.rows(table)) for table in STATE_TABLES}
 
 
 def turns_of_all_kinds(seed: int, count: int, *, sessions: int = 4) -> list[bytes]:

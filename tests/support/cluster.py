@@ -90,9 +90,7 @@ class WorkerProcess:
         """The file with what it said."""
         return self.data / f"{self.name}.log"
 
-    def start(
-        self, *, command: Sequence[str] = COMMAND, **environment: str
-    ) -> None:
+    def start(self, *, command: Sequence[str] = COMMAND, **environment: str) -> None:
         """Start it; what it says is added to its log."""
         assert self.process is None, f"{self.name} runs already"
         self.data.mkdir(parents=True, exist_ok=True)

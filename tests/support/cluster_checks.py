@@ -14,6 +14,7 @@ from turnstate.schemas.dialogue.phases import DialogueGraph, default_graph
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
 from turnstate.storage.verify import verify_session
+from turnstate.storage.warm.below import Below
 from turnstate.storage.warm.changelog import folded_position
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.clock import SystemClock
@@ -151,8 +152,16 @@ async def restored_digests(settings: ClusterSettings, folder: Path) -> Digests:
             partition.close()
 
 
-async def restored(settings: ClusterSettings, folder: Path) -> dict[int, Partition]:
-    """Restore every partition from the changelog alone; close them afterwards."""
+async def restored(
+    settings: ClusterSettings, folder: Path, below: Below | None = None
+) -> dict[int, Partition]:
+    """Restore every partition from the changelog alone; close them afterwards.
+
+    Args:
+        settings: Of the cluster.
+        folder: Where to.
+        below: Where cold sessions are, if some are.
+    """
     changelog = Topics.of(settings).changelog
     changelog_id = await topic_id(settings, changelog)
     partitions = {
@@ -165,6 +174,7 @@ async def restored(settings: ClusterSettings, folder: Path) -> dict[int, Partiti
             log_name=LOG_NAME,
             graph=default_graph(),
             clock=SystemClock(),
+            below=below,
         )
         for number in range(settings.partitions)
     }

@@ -53,6 +53,7 @@ SHAPES = {
         "tier",
         "digest",
     ],
+    "state acme a --since 1": ["from", "to", "patch"],
     "turns acme a": ["turns", "next"],
     "history acme a": ["versions"],
     "context acme a --budget-tokens 100": [

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from turnstate.storage.warm.rocksdb import Batch, WarmStore
+from turnstate.storage.encryption.row_cipher import RowCipher
+from turnstate.storage.warm.batch import Batch
+from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import TABLES
 
 Table = dict[bytes, bytes]
@@ -44,10 +46,9 @@ class _Recorded:
 class MemoryBatch(Batch):
     """A batch that the memory store can carry out."""
 
-    def __init__(self, log_name: str) -> None:
+    def __init__(self, log_name: str, row_cipher: RowCipher | None = None) -> None:
+        super().__init__({table: table for table in TABLES}, log_name, row_cipher)
         self.native = _Recorded()
-        self._handles = {table: table for table in TABLES}
-        self._log_name = log_name
 
 
 class FaultyStore(WarmStore):
@@ -59,6 +60,7 @@ class FaultyStore(WarmStore):
 
     def __init__(self, log_name: str, tables: dict[str, Table] | None = None) -> None:
         self.log_name = log_name
+        self.row_cipher = None
         self.rows_by_table: dict[str, Table] = tables or {t: {} for t in TABLES}
         fakes = {t: _Rows(rows) for t, rows in self.rows_by_table.items()}
         self._tables = cast("Any", fakes)
@@ -66,7 +68,7 @@ class FaultyStore(WarmStore):
         self.writes = 0
 
     def batch(self) -> Batch:
-        return MemoryBatch(self.log_name)
+        return MemoryBatch(self.log_name, self.row_cipher)
 
     def write(self, batch: Batch, *, sync: bool) -> None:
         fails, self.fails = self.fails, None
@@ -85,7 +87,7 @@ class FaultyStore(WarmStore):
         if fails == "after":
             raise CrashError
 
-    def rows(
+    def stored_rows(
         self, table: str, prefix: bytes = b"", start: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
         rows = self.rows_by_table[table]

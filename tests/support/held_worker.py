@@ -1,7 +1,8 @@
-"""A worker in which one chunk is held in flight: `held_worker.py ack|send ARGUMENTS`.
+"""A worker that is held in flight: `held_worker.py ack|send|wake ARGUMENTS`.
 
 `ack`: the first chunk of partition 0 is folded and never said to be done.
 `send`: the first frames of partition 0 are never delivered.
+`wake`: of the first session that comes back from the cold tier, half is delivered.
 """
 
 import asyncio
@@ -9,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from turnstate.storage.warm import changelog
+from turnstate.storage.warm.changelog_records import WOKEN_KIND
 from turnstate.streams.cli import main
 from turnstate.streams.kafka.app import WorkerApp
 from turnstate.streams.kafka.transport import BatchProducer, Chunk
@@ -42,6 +45,27 @@ def hold_frames() -> None:
     BatchProducer.send_rows = send_rows  # type: ignore[method-assign,assignment]
 
 
+def hold_wake() -> None:
+    """Let all but the first records of a session that comes back wait for ever."""
+    changelog.PART_BYTES = 500  # type: ignore[misc]
+    send = BatchProducer.send_rows
+
+    async def send_rows(
+        self: BatchProducer, topic: str, partition: int, rows: Sequence[Any]
+    ) -> int | None:
+        parts = [row for row in rows if row[0] and row[0][:1] == WOKEN_KIND]
+        if not parts:
+            return await send(self, topic, partition, rows)
+        assert len(parts) > 1
+        await send(self, topic, partition, parts[:-1])
+        print("held", file=sys.stderr, flush=True)
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    BatchProducer.send_rows = send_rows  # type: ignore[method-assign,assignment]
+
+
 if __name__ == "__main__":
-    {"ack": hold_acknowledgement, "send": hold_frames}[sys.argv[1]]()
+    how = {"ack": hold_acknowledgement, "send": hold_frames, "wake": hold_wake}
+    how[sys.argv[1]]()
     sys.exit(main.run(sys.argv[2:]))

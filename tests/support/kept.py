@@ -73,9 +73,7 @@ def check_kept(
 
 def digests(store: EmbeddedStore) -> dict[tuple[str, str], str]:
     """Return the digest of every session."""
-    return {
-        (row["tenant"], row["session"]): row["digest"] for row in store.sessions()
-    }
+    return {(row["tenant"], row["session"]): row["digest"] for row in store.sessions()}
 
 
 def log_records(store: EmbeddedStore) -> Sequence[bytes]:

@@ -15,7 +15,8 @@ from random import Random
 from typing import Final
 
 from turnstate.agents.session.step import Answer
-from turnstate.storage.warm.rocksdb import Batch, WarmStore
+from turnstate.storage.warm.batch import Batch
+from turnstate.storage.warm.rows import RocksTables
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
@@ -28,10 +29,10 @@ TURNS_MAX: Final = 6
 
 def keep_late() -> None:
     """Let every synced batch wait until the next one comes; a bug for tests."""
-    write = WarmStore.write
+    write = RocksTables.write
     held: list[Batch] = []
 
-    def late(self: WarmStore, batch: Batch, *, sync: bool) -> None:
+    def late(self: RocksTables, batch: Batch, *, sync: bool) -> None:
         if not sync:
             write(self, batch, sync=False)
             return
@@ -39,7 +40,7 @@ def keep_late() -> None:
             write(self, before, sync=True)
         held[:] = [batch]
 
-    WarmStore.write = late  # type: ignore[method-assign]
+    RocksTables.write = late  # type: ignore[method-assign]
 
 
 def main(data: str, lines_path: str, bug: str = "") -> None:

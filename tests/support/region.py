@@ -1,28 +1,43 @@
 """One region of the simulated world: a log, a store, an agent; no threads."""
 
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple
 
 from support.faulty_store import FaultyStore
+from support.memory_objects import MemoryObjects
 from turnstate.agents.dead_letters import encode_dead_letter
 from turnstate.agents.ports import Record
 from turnstate.agents.session.agent import Folded, SessionAgent
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.dialogue.phases import default_graph
+from turnstate.schemas.errors import UnavailableError
 from turnstate.schemas.operation import Op
 from turnstate.schemas.position import Position
+from turnstate.storage.cold.collection import collect
+from turnstate.storage.cold.compaction import compact, finish, live_bytes, plan
+from turnstate.storage.cold.pointer import Pointer
+from turnstate.storage.cold.sessions import ColdSessions
+from turnstate.storage.cold.store import PackStore
 from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.moves.journal import COLD, WARM
+from turnstate.storage.moves.owner import Copied, Moves, plan_of
 from turnstate.storage.seal import sealed
+from turnstate.storage.session_image import encode_image
 from turnstate.storage.session_reader import operations
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
+from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.storage.warm.tables import DEAD
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.embedded.log import EmbeddedLog
 
 HOT_BYTES = 20_000
 """So small that sessions are evicted by themselves, too."""
+
+PACK_BYTES = 64 << 10
+"""So small that there are several packs."""
 
 Life = tuple[bytes, int]
 """A session key and an incarnation."""
@@ -50,6 +65,14 @@ class Region:
         self.fed: dict[Life, list[tuple[int, bytes]]] = {}
         self.refused: list[Refused] = []
         self.store = FaultyStore(name)
+        self.objects = MemoryObjects(clock.now_ms)
+        self.packs = PackStore(
+            self.objects,
+            clock=clock.now_ms,
+            chance=Random(name).randbytes,
+            pack_bytes=PACK_BYTES,
+        )
+        self.cold = ColdSessions(self.packs)
         self.restarts = -1
         self.start()
 
@@ -57,6 +80,7 @@ class Region:
         """Begin with what is stored; the subscriber asks for what it missed."""
         self.restarts += 1
         store = self.store = FaultyStore(self.name, self.store.rows_by_table)
+        store.below = self.cold
         self.log = EmbeddedLog(store)
         self.hot = MemoryTier(HOT_BYTES, frames_kept=0)
         self.agent = SessionAgent(
@@ -65,7 +89,9 @@ class Region:
             graph=default_graph(),
             log_name=self.name,
             clock=self.clock,
+            colder=store,
         )
+        self.moves = Moves(store, self.hot)
         for key in self.sessions():
             self.catch_up(key)
 
@@ -88,6 +114,7 @@ class Region:
             Refused(record.raw, record.position.offset, answer.error.code)
             for record, answer in zip(records, folded.answers, strict=True)
             if answer.error is not None
+            and not isinstance(answer.error, UnavailableError)
         ]
         self.refused += refused
         return folded.answers, folded
@@ -99,7 +126,12 @@ class Region:
         kept = zip(records, folded.answers, strict=True)
         log.stage(
             batch,
-            [b"" if a.verdict is Verdict.DROPPED else r.raw for r, a in kept],
+            [
+                b""
+                if a.verdict is Verdict.DROPPED or isinstance(a.error, UnavailableError)
+                else r.raw
+                for r, a in kept
+            ],
         )
         for change in folded.changes:
             batch.stage(change)
@@ -152,6 +184,58 @@ class Region:
     def evict(self, key: bytes) -> None:
         """Let hot forget a session."""
         self.hot.drop(key)
+
+    def cool(self, key: bytes) -> ColdHead | None:
+        """Move a session to the cold tier, as a job and the owner do together.
+
+        Returns:
+            Its pointer; None where it stays after all.
+        """
+        self.seal(key)
+        found = self.store.located([key])[0]
+        if not isinstance(found, StoredHead) or found.is_tombstone:
+            return None
+        now_ms = self.clock.now_ms()
+        plan = plan_of(key, found, WARM, COLD, now_ms)
+        self.moves.plan([plan])
+        (image,) = self.moves.images([plan], now_ms)
+        if image is not None:
+            (pointer,) = self.packs.write([encode_image(image)])
+            self.moves.flip([Copied(plan, image.row, pointer)], now_ms)
+        cold = self.store.located([key])[0]
+        return cold if isinstance(cold, ColdHead) else None
+
+    def wake(self, key: bytes) -> bool:
+        """Bring a cold session back; say whether it came."""
+        cold = self.store.located([key])[0]
+        if not isinstance(cold, ColdHead):
+            return False
+        found, failed = self.store.images([key])
+        assert not failed, failed
+        return bool(self.moves.warm({key: (cold, found[key])}))
+
+    def pointers(self) -> dict[bytes, Pointer]:
+        """Return where each cold session lies."""
+        keys = self.sessions()
+        located = zip(keys, self.store.located(keys), strict=True)
+        return {key: at.pointer for key, at in located if isinstance(at, ColdHead)}
+
+    def tidy(self) -> None:
+        """Rewrite packs that are mostly dead, then delete what nobody needs."""
+        packs, pointed = self.packs, self.pointers()
+        names = plan(
+            packs.manifests.latest(),
+            live_bytes(iter(pointed.values())),
+            now_ms=self.clock.now_ms(),
+            min_age_ms=0,
+            small_bytes=PACK_BYTES,
+        )
+        made = compact(packs, names, is_live=set(pointed.values()).__contains__)
+        moved = {made.keys[old]: (old, new) for old, new in made.moved.items()}
+        self.moves.repoint(moved)
+        finish(packs, made)
+        used = frozenset(each.pack for each in self.pointers().values())
+        collect(packs, referenced=lambda: used, min_age_ms=0)
 
     def rebuilt(self) -> "Region":
         """Return a region that folded this one's whole log into an empty store."""

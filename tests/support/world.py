@@ -15,6 +15,7 @@ from turnstate.agents.session.recorded import recorded_bytes
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.draft import turn_from_op
+from turnstate.schemas.errors import UnavailableError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import MAIN, Body, Op
 from turnstate.schemas.turn import Turn
@@ -68,6 +69,8 @@ class World:
         kept: Every turn that somebody was told to be kept.
         erased: session key → the last life that was erased.
         crashes, damages: How many there were.
+        cooled, turned_away: Sessions that went to the cold tier; turns that
+            came while it was away.
         faults: What went wrong while it was played, in words.
     """
 
@@ -87,6 +90,7 @@ class World:
         self.kept: list[Kept] = []
         self.erased: dict[bytes, int] = {}
         self.crashes = self.damages = self.numbers = 0
+        self.cooled = self.turned_away = 0
         self.faults: list[str] = []
         self.last_words: dict[str, bytes] = {}
 
@@ -251,9 +255,10 @@ class World:
         """A region takes some of what is on its way, in any order."""
         region = self.one(self.regions)
         if region.name not in self.cut_off:
-            self._deliver(region, 1 + int(8 * self.chance.random()))
+            self.deliver_to(region, 1 + int(8 * self.chance.random()))
 
-    def _deliver(self, region: Region, count: int) -> None:
+    def deliver_to(self, region: Region, count: int) -> None:
+        """A region takes so many of what is on its way to it, in any order."""
         mine = [m for m in self.network if m.region == region.name]
         batch = self.chance.sample(mine, min(count, len(mine)))
         if not batch:
@@ -268,6 +273,11 @@ class World:
             region.start()
             return
         self._answered(region, batch, answers, folded)
+        for message, answer in zip(batch, answers, strict=True):
+            if isinstance(answer.error, UnavailableError):
+                self.turned_away += 1
+                if message.again:
+                    self.network.append(message)
 
     def _answered(
         self,
@@ -321,7 +331,7 @@ class World:
         for _ in range(ROUNDS_MAX):
             for region in self.regions:
                 while any(message.region == region.name for message in self.network):
-                    self._deliver(region, 12)
+                    self.deliver_to(region, 12)
             for name in SESSIONS:
                 self._exchange_all(name)
             if not self.network:

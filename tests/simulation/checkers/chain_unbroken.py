@@ -8,6 +8,10 @@ from turnstate.storage.verify import verify_session
 def check(world: World) -> None:
     """Verify all that is stored: checksums, chains, index, the fold."""
     for region, name in world.sessions():
-        stored = region.stored(name.key())
-        found = verify_session(region.store, name.key(), stored, GRAPH)
+        key = name.key()
+        cold, failed = region.store.images([key])
+        assert not failed, failed
+        found = verify_session(
+            region.store, key, region.stored(key), GRAPH, cold.get(key)
+        )
         assert not found.faults, f"{name} in {region.name}: {found.faults}"

@@ -9,10 +9,12 @@ import pytest
 
 from support.changelogs import Kept, Owner, Send, State, Topic, turns_of_all_kinds
 from turnstate.schemas.errors import CorruptDataError, UnknownVersionError
-from turnstate.storage.warm.changelog import (
-    ChangelogReader,
+from turnstate.storage.warm.changelog import folded_position
+from turnstate.storage.warm.changelog_reader import ChangelogReader
+from turnstate.storage.warm.changelog_records import (
+    PLAIN_VERSION,
+    RECORD_VERSION,
     Epoch,
-    folded_position,
     owner_record,
 )
 from turnstate.streams.clock import VirtualClock
@@ -288,9 +290,11 @@ def test_a_record_of_a_newer_version_is_refused(make: Make) -> None:
     owner = make(Topic(), [])
     value = owner_record(Epoch(1, 1)).value
     assert value is not None
-    newer = value.replace(b"\x93\x01", b"\x93\x02", 1)
+    newer = value.replace(
+        bytes([0x93, PLAIN_VERSION]), bytes([0x93, RECORD_VERSION + 1]), 1
+    )
     reader = ChangelogReader(owner.partition.store, Epoch(0, 0))
-    with pytest.raises(UnknownVersionError, match="version 2"):
+    with pytest.raises(UnknownVersionError, match=f"version {RECORD_VERSION + 1}"):
         reader.stage(owner.partition.store.batch(), newer)
 
 

@@ -1,0 +1,1 @@
+"""Moving whole sessions between tiers, each step journalled and repeatable."""

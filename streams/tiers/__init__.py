@@ -1,0 +1,1 @@
+"""Jobs that move sessions between tiers, look after packs, and say what they did."""

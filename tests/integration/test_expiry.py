@@ -1,0 +1,170 @@
+"""A session whose time to live has run out is not served, and a job erases it."""
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from turnstate.agents.archive.summary import decode_summary
+from turnstate.agents.tiering.budget import RunBudget
+from turnstate.schemas.errors import NotFoundError
+from turnstate.storage.archive import Archive
+from turnstate.storage.cold.directory import DirectoryObjects
+from turnstate.streams.embedded.owner import OwnedStore
+from turnstate.streams.settings import Settings
+from turnstate.streams.tiers.opening import OpenedTiers
+
+TTL_S = 7 * 86_400
+
+
+class SetClock:
+    """A clock that stands where a test puts it."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.at_ms = now_ms
+
+    def now_ms(self) -> int:
+        """Return where it stands."""
+        return self.at_ms
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass."""
+        self.at_ms += int(1000 * seconds)
+
+
+def turn(session: str, number: int) -> bytes:
+    """Return a turn as JSON."""
+    return msgspec.json.encode(
+        {
+            "tenant": "t",
+            "session": session,
+            "turn_id": f"{session}-{number}",
+            "role": "user",
+            "content": f"words of {session}, {number}",
+        }
+    )
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    """Give a clock."""
+    return SetClock(1_790_000_000_000)
+
+
+def opened(path: Path, clock: SetClock, ttl_s: int = TTL_S) -> OwnedStore:
+    """Return a store with a time to live."""
+    settings = replace(Settings(data=path), ttl_s=ttl_s)
+    return OwnedStore(settings, clock, serving=False)
+
+
+def run_job(store: OwnedStore, clock: SetClock) -> dict[str, int]:
+    """Run the tier job once; return what moved."""
+    report = OpenedTiers(store.settings, store, clock).job.run(RunBudget())
+    return dict(report.moved)
+
+
+def sessions(store: OwnedStore) -> list[str]:
+    """Return the names that lists show."""
+    return [row["session"] for row in store.sessions()]
+
+
+@pytest.mark.parametrize("cooled", [False, True])
+def test_what_has_expired_is_not_served_and_then_gone(
+    tmp_path: Path, clock: SetClock, *, cooled: bool
+) -> None:
+    """Not one millisecond longer, wherever it lies; the job then erases it."""
+    with opened(tmp_path, clock) as store:
+        store.publish([turn("old", 1), turn("new", 1)])
+        clock.pass_s(3 * 86_400)
+        store.publish([turn("new", 2)])
+        if cooled:
+            clock.pass_s(2 * 86_400)
+            assert run_job(store, clock)["warm>cold"] == 2
+            clock.pass_s(2 * 86_400 - 0.001)
+        else:
+            clock.pass_s(4 * 86_400 - 0.001)
+        assert store.state("t", "old")["turn_count"] == 1
+        clock.pass_s(0.001)
+        for read in (store.state, store.turns, store.history):
+            with pytest.raises(NotFoundError):
+                read("t", "old")
+        assert sessions(store) == ["new"]
+        assert run_job(store, clock).get(f"{'cold' if cooled else 'hot'}>nowhere", 0)
+        (found,) = store.warm.heads([b"\x00\x01told"])
+        assert found is not None
+        assert found.is_tombstone
+        assert b"words of old" not in b"".join(r for _, r in store.engine.log.read())
+        assert store.verify()["bad"] == []
+        assert store.state("t", "new")["turn_count"] == 2
+
+
+def test_a_summary_is_archived_before(tmp_path: Path, clock: SetClock) -> None:
+    """All or none, no text in it, kept for as long as the settings say."""
+    place = tmp_path / "archive"
+    settings = replace(
+        Settings(data=tmp_path / "data"),
+        ttl_s=TTL_S,
+        archive=str(place),
+        archive_keep_days=10,
+    )
+    with OwnedStore(settings, clock, serving=False) as store:
+        store.publish([turn(f"s{at}", number) for at in range(5) for number in (1, 2)])
+        digests = {row["session"]: row["digest"] for row in store.sessions()}
+        clock.pass_s(TTL_S)
+        tiers = OpenedTiers(settings, store, clock)
+        report = tiers.job.run(RunBudget())
+        assert (report.archived, report.moved["hot>nowhere"]) == (5, 5)
+        archive = Archive(DirectoryObjects(place), secrets.token_bytes)
+        (batch,) = archive.manifest().batches
+        lines = b"".join(archive.read(batch)).splitlines()
+        assert {decode_summary(line).digest for line in lines} == {*digests.values()}
+        assert b"words" not in b"".join(lines)
+        assert b'"s1"' not in b"".join(lines)
+        key = settings.data / "archive.key"
+        assert key.stat().st_mode & 0o777 == 0o600
+        assert store.call("tier_forget_archived") == {"archived_batches": 0}
+        clock.pass_s(10 * 86_400)
+        assert store.call("tier_forget_archived") == {"archived_batches": 1}
+        assert not archive.manifest().batches
+
+
+def test_what_cannot_be_archived_stays(tmp_path: Path, clock: SetClock) -> None:
+    """An archive that is away keeps the job from erasing, and is named."""
+    place = tmp_path / "archive"
+    place.write_text("no folder")
+    settings = replace(
+        Settings(data=tmp_path / "data"), ttl_s=TTL_S, archive=str(place)
+    )
+    with OwnedStore(settings, clock, serving=False) as store:
+        store.publish([turn("s", 1)])
+        clock.pass_s(TTL_S)
+        report = OpenedTiers(settings, store, clock).job.run(RunBudget())
+        assert not report.moved
+        assert any(str(place) in why for why in report.skipped)
+        (found,) = store.warm.heads([b"\x00\x01ts"])
+        assert found is not None
+        assert found.head.version == 1
+
+
+def test_a_turn_in_time_goes_on_with_it(tmp_path: Path, clock: SetClock) -> None:
+    """What has expired and is not erased yet lives again with its next turn."""
+    with opened(tmp_path, clock) as store:
+        store.publish([turn("s", 1)])
+        clock.pass_s(TTL_S)
+        assert sessions(store) == []
+        store.publish([turn("s", 2)])
+        assert store.state("t", "s")["version"] == 2
+
+
+def test_without_a_time_to_live_nothing_expires(
+    tmp_path: Path, clock: SetClock
+) -> None:
+    """The default: cold is the last stop."""
+    with opened(tmp_path, clock, ttl_s=0) as store:
+        store.publish([turn("s", 1)])
+        clock.pass_s(10 * 365 * 86_400)
+        assert run_job(store, clock) == {"warm>cold": 1, "hot>warm": 1}
+        assert store.state("t", "s")["tier"] == "cold"
+        assert run_job(store, clock) == {}
