@@ -83,7 +83,7 @@ def measured_reads(settings: Settings, size: Size, progress: Progress) -> Report
         found["warm"] = _reads(store, size, progress)
         opened = OpenedTiers(settings, store, store.clock)
         opened.job.run(RunBudget(), at_ms=store.clock.now_ms() + _MONTH_MS)
-        store.warm.below = ColdSessions(store.tiering, cache_bytes=0)
+        store.warm.below = ColdSessions(store.tiering.packs, cache_bytes=0)
         states = [store.state(TENANT, str(length)) for length in lengths]
         assert {state["tier"] for state in states} == {"cold"}
         found["cold"] = _reads(store, size, progress)

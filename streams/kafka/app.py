@@ -10,23 +10,22 @@ import structlog
 from faust.serializers.schemas import Schema
 from faust.types import TP
 from rocksdict import Cache
-from yarl import URL
 
 from turnstate.agents.ports import Clock
 from turnstate.agents.registry import SESSION
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import UnavailableError
-from turnstate.streams.kafka import state_store, transport
-from turnstate.streams.kafka.assignor import AddressAssignor
-from turnstate.streams.kafka.checkpoint import CONFIRM_S, Checkpointer
+from turnstate.streams.kafka.checkpoint import Checkpointer
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.faust_options import DRAIN_S, faust_options
 from turnstate.streams.kafka.membership import MembershipLease
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
-from turnstate.streams.kafka.recovery import BatchTableManager
 from turnstate.streams.kafka.restore import RestoreProgress, restore
-from turnstate.streams.kafka.topics import MESSAGE_BYTES_MAX, Topics
+from turnstate.streams.kafka.rounds import CONFIRM_S, Rounds
+from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.kafka.transport import BatchProducer, Chunk, ChunkConsumer
+from turnstate.streams.kafka.worker_tiers import WorkerTiers
 
 _log = structlog.get_logger(__name__)
 
@@ -36,13 +35,9 @@ TABLE: Final = "state"
 NOWHERE: Final = "turnstate://127.0.0.1:0"
 """The address of a worker that answers no queries."""
 
-DRAIN_S: Final = 20.0
-"""How long a rebalance or a shutdown waits for the round under way."""
-
 WRITE_BUFFER_BYTES_MIN: Final = 4 << 20
 """Memtables of a partition, however many a worker has."""
 
-_REQUEST_S: Final = 60.0
 _LOST_HINT: Final = "TURNSTATE_LOST_TURNS=accept goes on without them"
 
 
@@ -72,6 +67,7 @@ class WorkerApp(faust.App):
     restoring: RestoreProgress | None
     metrics: WorkerMetrics
     checkpointer: Checkpointer
+    tiers: WorkerTiers
     new_partition: Callable[[int, int], Partition]
     told: Callable[[RestoreProgress], None]
 
@@ -114,7 +110,9 @@ class WorkerApp(faust.App):
         """
         numbers = self.assigned_numbers()
         for number in set(self.partitions) - numbers:
-            self.partitions.pop(number).close()
+            gone = self.partitions.pop(number)
+            await self.tiers.let_go(gone)
+            gone.close()
         for number in sorted(numbers - set(self.partitions)):
             self.partitions[number] = self.new_partition(number, len(numbers))
         mine = dict(self.partitions)
@@ -218,8 +216,9 @@ class WorkerApp(faust.App):
                     code="turns_deleted",
                 )
 
-    def close_partitions(self) -> None:
-        """Let all stores go."""
+    async def close_partitions(self) -> None:
+        """Let all stores go, and hang up at the tiers above and below."""
+        await self.tiers.close(self.partitions)
         for partition in self.partitions.values():
             partition.close()
         self.partitions.clear()
@@ -257,7 +256,7 @@ def create_app(
         url: Where this worker answers queries; others learn it from the group.
     """
     topics = Topics.of(settings)
-    app = WorkerApp(**_options(settings, data=data, instance=instance, url=url))
+    app = WorkerApp(**faust_options(settings, data=data, instance=instance, url=url))
     app.settings, app.topics_named, app.metrics = settings, topics, metrics
     app.chunked_topics = frozenset({topics.named(SESSION.reads)})
     app.fetch_max_wait_ms = settings.fetch_max_wait_ms
@@ -265,6 +264,7 @@ def create_app(
     app.membership = MembershipLease(settings.session_timeout_ms / 1000)
     app.restoring = None
     app.told = told
+    app.tiers = WorkerTiers(settings, changelog_id, metrics, clock)
     cache = Cache(settings.block_cache_bytes)
 
     def new_partition(number: int, count: int) -> Partition:
@@ -274,7 +274,7 @@ def create_app(
             write_buffer_bytes=max(buffer, WRITE_BUFFER_BYTES_MIN),
             seal_after_s=seal_after_s,
         )
-        return Partition(
+        made = Partition(
             data / str(number) / "store",
             number,
             partitions=settings.partitions,
@@ -285,7 +285,10 @@ def create_app(
             clock=clock,
             cache=cache,
             log_id=log_id,
+            below=app.tiers.below,
         )
+        app.tiers.take(made)
+        return made
 
     app.new_partition = new_partition
     app.Table(
@@ -309,15 +312,18 @@ def _bind(app: WorkerApp, topics: Topics, log_id: bytes) -> None:
             await app.checkpointer.put(event.value)
 
     app.checkpointer = Checkpointer(
-        sender=_Sender(app),
-        topics=topics,
-        log=log_id,
-        partition_of=app.partition_of,
-        is_current=app.is_current,
-        owns=lambda: app.membership.holds,
-        done=app.chunk_done,
-        read_again=app.read_again,
-        metrics=app.metrics,
+        Rounds(
+            sender=_Sender(app),
+            topics=topics,
+            log=log_id,
+            partition_of=app.partition_of,
+            is_current=app.is_current,
+            owns=lambda: app.membership.holds,
+            done=app.chunk_done,
+            read_again=app.read_again,
+            metrics=app.metrics,
+            confirmed_since=app.membership.confirmed_since,
+        )
     )
 
     @app.on_partitions_revoked.connect
@@ -336,7 +342,13 @@ def _bind(app: WorkerApp, topics: Topics, log_id: bytes) -> None:
             await app.crash(error)
             raise
 
+    async def hot() -> None:
+        await app.tiers.look_after_hot(
+            lambda: app.partitions, lambda: app.membership.holds
+        )
+
     app.task(checkpoints)
+    app.task(hot)
 
 
 class _Sender:
@@ -351,50 +363,3 @@ class _Sender:
         return await cast("BatchProducer", self._app.producer).send_rows(
             topic, partition, rows
         )
-
-
-def _options(
-    settings: ClusterSettings, *, data: Path, instance: str, url: str
-) -> dict[str, Any]:
-    session_s = settings.session_timeout_ms / 1000
-    return {
-        "id": settings.group,
-        "broker": [URL(f"{transport.SCHEME}://{each}") for each in settings.brokers()],
-        "store": f"{state_store.SCHEME}://",
-        "datadir": str(data),
-        "topic_partitions": settings.partitions,
-        "topic_replication_factor": settings.replication,
-        # A standby would be read record by record, and is no use to our restore.
-        "table_standby_replicas": 0,
-        "topic_allow_declare": False,
-        "topic_disable_leader": True,
-        "autodiscover": False,
-        "web_enabled": False,
-        "web_tables_enabled": False,
-        "canonical_url": url,
-        "PartitionAssignor": AddressAssignor,
-        "TableManager": BatchTableManager,
-        "consumer_group_instance_id": instance,
-        "consumer_auto_offset_reset": "earliest",
-        "consumer_max_fetch_size": 4 << 20,
-        "broker_max_poll_records": settings.chunk_turns_max,
-        "broker_session_timeout": session_s,
-        "broker_heartbeat_interval": max(session_s / 10, 0.1),
-        "broker_rebalance_timeout": 2 * DRAIN_S + session_s,
-        "broker_max_poll_interval": 600.0,
-        "broker_request_timeout": max(_REQUEST_S, session_s + 1),
-        "broker_commit_interval": settings.commit_interval_ms / 1000,
-        "stream_buffer_maxsize": 16,
-        "stream_recovery_delay": 0.0,
-        "stream_wait_empty": False,
-        "producer_acks": -1,
-        "producer_compression_type": "lz4",
-        "producer_linger": 0.0,
-        "producer_max_batch_size": transport.ONE_BATCH_BYTES,
-        "producer_max_request_size": MESSAGE_BYTES_MAX + (1 << 20),
-        "producer_request_timeout": _REQUEST_S,
-        "loghandlers": [],
-        "logging_config": None,
-    }
-
-

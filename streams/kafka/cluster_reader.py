@@ -18,6 +18,7 @@ from turnstate.streams.kafka import dead_letters
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.connections import admin_client
 from turnstate.streams.kafka.feed import followed
+from turnstate.streams.kafka.hot_reads import Floor, HotReads, floor_of, hot_reads
 from turnstate.streams.kafka.partitioning import partition_of_session
 from turnstate.streams.kafka.routing import Address, Routes, find_routes
 from turnstate.streams.kafka.topic_ids import topic_id
@@ -62,10 +63,17 @@ class ClusterReader(StoreCalls):
     from a store that may be behind. Safe to use from several threads, but not
     in the thread of an event loop.
 
+    Where there is a hot tier, the newest state of a session is looked for there
+    first, and comes from there if all of it does.
+
     Args:
         cluster: Where the brokers are, and the group.
         wait_s: How long a question may take in all; None = the session
             time-out and a little.
+
+    Attributes:
+        hot: Reads of the hot tier, once the first question was asked; None
+            where there is none.
     """
 
     def __init__(
@@ -78,12 +86,15 @@ class ClusterReader(StoreCalls):
         self._lock = threading.Lock()
         self._routes: Routes | None = None
         self._links: WorkerLinks | None = None
+        self.hot: HotReads | None = None
 
     def close(self) -> None:
         """Hang up."""
         with self._lock:
             if self._links is not None:
                 self._links.close()
+            if self.hot is not None:
+                self.hot.close()
 
     def __enter__(self) -> Self:
         return self
@@ -112,11 +123,43 @@ class ClusterReader(StoreCalls):
         tenant = checked_id(arguments["tenant"], "tenant")
         session = checked_id(arguments["session"], "session")
         number = partition_of_session(tenant, session, self.cluster.partitions)
-        return self._ask(number, method, arguments)
+        if method == "state":
+            return self._state(number, SessionName(tenant, session), arguments)
+        answer = self.ask(number, method, arguments)
+        if method == "reach" and self.hot is not None:
+            key = SessionName(tenant, session).key()
+            self.hot.was_told(key, floor_of(arguments["at_least"]))
+        return answer
+
+    def _state(
+        self, number: int, name: SessionName, arguments: dict[str, Any]
+    ) -> Document:
+        is_newest = arguments.get("version") is None
+        hot = self._hot_reads() if is_newest else None
+        if hot is None:
+            return self.ask(number, "state", arguments)  # type: ignore[no-any-return]
+        found = hot.state(name, arguments.get("branch", MAIN))
+        if found is not None:
+            return found
+        arguments = {**arguments, "hot_hits": hot.new_hits()}
+        document: Document = self.ask(number, "state", arguments)
+        hot.was_told(name.key(), Floor(document["incarnation"], document["version"]))
+        return document
+
+    def _hot_reads(self) -> HotReads | None:
+        if self.cluster.redis:
+            self._known()  # they are made with the first routes
+        return self.hot
 
     def state(self, tenant: str, session: str, **options: Any) -> Document:
         """Return the state of a session, at any version that it ever had."""
         return self.call("state", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
+
+    def state_of_owner(self, tenant: str, session: str) -> Document:
+        """Return the newest state, from the worker that owns it and nobody else."""
+        number = partition_of_session(tenant, session, self.cluster.partitions)
+        arguments = {"tenant": tenant, "session": session}
+        return self.ask(number, "state", arguments)  # type: ignore[no-any-return]
 
     def turns(self, tenant: str, session: str, **options: Any) -> Document:
         """Return turns of a branch in order, a page of them."""
@@ -173,7 +216,7 @@ class ClusterReader(StoreCalls):
         )
 
     def _rows(self, number: int, options: dict[str, Any]) -> Iterator[Document]:
-        for page in self._pages(number, "sessions", options):
+        for page in self.pages(number, "sessions", options):
             yield from page["rows"]
 
     def stats(self) -> Document:
@@ -182,26 +225,26 @@ class ClusterReader(StoreCalls):
         `log_bytes` is null: the brokers know it, and tell it to nobody but
         their own tools.
         """
-        names = ("sessions", "turns", "text_bytes", "hot")
+        names = ("sessions", "turns", "text_bytes", "hot", "cold", "cold_bytes")
         sizes = ("hot_bytes", "state_bytes", "disk_bytes")
         sums = dict.fromkeys((*names, *sizes), 0)
         for number in self._numbers():
-            for page in self._pages(number, "stats", {}):
+            for page in self.pages(number, "stats", {}):
                 for name in sums:
                     sums[name] += page.get(name, 0)
         letters = asyncio.run(dead_letters.dead_letters(self.cluster))
-        warm = {"sessions": sums["sessions"] - sums["hot"]}
+        warm = {"sessions": sums["sessions"] - sums["hot"] - sums["cold"]}
         return {
             "sessions": sums["sessions"],
             "turns": sums["turns"],
             "text_bytes": sums["text_bytes"],
             "log_bytes": None,
-            "state_bytes": sums["state_bytes"],
+            "state_bytes": sums["state_bytes"] + sums["cold_bytes"],
             "disk_bytes": sums["disk_bytes"],
             "tiers": {
                 "hot": {"sessions": sums["hot"], "bytes": sums["hot_bytes"]},
                 "warm": {**warm, "bytes": sums["state_bytes"]},
-                "cold": {"sessions": 0, "bytes": 0},
+                "cold": {"sessions": sums["cold"], "bytes": sums["cold_bytes"]},
             },
             "dead_letters": len(letters["dead_letters"]),
         }
@@ -213,7 +256,7 @@ class ClusterReader(StoreCalls):
         sums = dict.fromkeys(("sessions", "frames", "versions"), 0)
         bad: list[Document] = []
         for number in self._numbers():
-            for page in self._pages(number, "verify", {"tenant": tenant}):
+            for page in self.pages(number, "verify", {"tenant": tenant}):
                 for name in sums:
                     sums[name] += page[name]
                 bad += page["bad"]
@@ -246,7 +289,7 @@ class ClusterReader(StoreCalls):
         """Yield the events of a session, or of all, from the topic `deltas`."""
         return followed(
             self.cluster,
-            self.state,
+            self.state_of_owner,
             tenant,
             session,
             token=token,
@@ -261,7 +304,7 @@ class ClusterReader(StoreCalls):
             UnavailableError: the brokers do not answer.
             ConflictError: the group has more partitions than the settings say.
         """
-        routes, log = asyncio.run(self._look())
+        routes, ids = asyncio.run(self._look())
         strange = max(routes.owners, default=-1)
         if strange >= self.cluster.partitions:
             raise ConflictError(
@@ -274,7 +317,8 @@ class ClusterReader(StoreCalls):
         with self._lock:
             self._routes = routes
             if self._links is None:
-                self._links = WorkerLinks(log)
+                self._links = WorkerLinks(ids[0])
+                self.hot = hot_reads(self.cluster, *ids)
         return routes
 
     # -- inside ----------------------------------------------------------------------
@@ -282,14 +326,14 @@ class ClusterReader(StoreCalls):
     def _numbers(self) -> range:
         return range(self.cluster.partitions)
 
-    def _pages(
+    def pages(
         self, number: int, method: str, options: dict[str, Any]
     ) -> Iterator[Document]:
         """Yield pages of a partition; where it moves, its new owner goes on."""
         place: dict[str, Any] = {}
         while True:
             arguments = {"partition": number, **options, **place}
-            page: Document = self._ask(number, method, arguments)
+            page: Document = self.ask(number, method, arguments)
             yield page
             following = page["next"]
             if following is None:
@@ -299,8 +343,12 @@ class ClusterReader(StoreCalls):
             else:
                 place = {"table": following[0], "after": following[1]}
 
-    def _ask(self, number: int, method: str, arguments: dict[str, Any]) -> Any:
-        """Ask who owns a partition, and again where that changes meanwhile."""
+    def ask(self, number: int, method: str, arguments: dict[str, Any]) -> Any:
+        """Ask who owns a partition, and again where that changes meanwhile.
+
+        Raises:
+            TurnstateError: what the method raises, or that nobody answers in time.
+        """
         deadline = time.monotonic() + self._wait_s
         asked: set[Address] = set()
         tries = 0
@@ -332,12 +380,15 @@ class ClusterReader(StoreCalls):
             routes = self._routes
         return routes or self.routes()
 
-    async def _look(self) -> tuple[Routes, bytes]:
-        log = b""
+    async def _look(self) -> tuple[Routes, tuple[bytes, bytes]]:
+        log = changelog = b""
         if self._links is None:
             log = await topic_id(self.cluster, self._topics.turns)
+            if self.cluster.redis:
+                changelog = await topic_id(self.cluster, self._topics.changelog)
         async with admin_client(self.cluster, timeout_s=self._wait_s) as admin:
-            return await find_routes(self.cluster, admin, self._topics.turns), log
+            routes = await find_routes(self.cluster, admin, self._topics.turns)
+            return routes, (log, changelog)
 
 
 def _wandering(number: int) -> UnavailableError:

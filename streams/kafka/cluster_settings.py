@@ -43,6 +43,13 @@ class ClusterSettings:
         sasl_password_env: Name of the variable with the password.
         tls_ca_file: Certificates to trust; the system's where empty.
         redis: URL of the hot tier; none where empty.
+        hot_ttl_s: How long a session stays there after its last write.
+        hot_frames_kept: How many of its last frames.
+        hot_timeout_ms: What Redis may take of a round, or of a read, at most.
+        cold: Where cold sessions go: a folder that all workers share, or
+            `s3://BUCKET/PREFIX`; where empty, `s3_bucket` if there is an `s3`.
+        tiers_every_s: How often workers move sessions between tiers by
+            themselves; 0 = never.
         s3: Endpoint of the cold tier; none where empty.
         s3_bucket: Its bucket.
         s3_access_key: Key of the endpoint; the AWS chain's where empty.
@@ -84,6 +91,11 @@ is 0 (it has to be 1 to 100000)
     sasl_password_env: str = "TURNSTATE_KAFKA_PASSWORD"  # noqa: S105 - a name
     tls_ca_file: str = ""
     redis: str = ""
+    hot_ttl_s: int = 3600
+    hot_frames_kept: int = 16
+    hot_timeout_ms: int = 100
+    cold: str = ""
+    tiers_every_s: int = 0
     s3: str = ""
     s3_bucket: str = "turnstate"
     s3_access_key: str = field(default="", repr=False)
@@ -254,6 +266,10 @@ _RANGES: Final = {
     "commit_interval_ms": (1, 3_600_000),
     "session_timeout_ms": (1_000, 1_800_000),
     "broker_away_s": (1, 86_400),
+    "hot_ttl_s": (1, 366 * 86_400),
+    "hot_frames_kept": (1, 1_000),
+    "hot_timeout_ms": (10, 60_000),
+    "tiers_every_s": (0, 86_400),
     "hot_bytes": (1, 1 << 50),
     "block_cache_bytes": (1, 1 << 50),
     "write_buffer_bytes": (1, 1 << 50),
@@ -311,6 +327,11 @@ _FIELDS: Final[dict[str, str]] = {
     f"{section}.{name}": name for section, names in _SECTIONS.items() for name in names
 } | {
     "redis.url": "redis",
+    "redis.ttl_s": "hot_ttl_s",
+    "redis.frames_kept": "hot_frames_kept",
+    "redis.timeout_ms": "hot_timeout_ms",
+    "cold.place": "cold",
+    "cold.tiers_every_s": "tiers_every_s",
     "s3.endpoint": "s3",
     "s3.bucket": "s3_bucket",
     "s3.access_key": "s3_access_key",

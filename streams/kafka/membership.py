@@ -42,6 +42,10 @@ class MembershipLease:
         """Say whether the time-out cannot have passed."""
         return self._now() < self._until
 
+    def confirmed_since(self, moment: float) -> bool:
+        """Say whether a heartbeat that was sent after a moment was answered."""
+        return self._until - self._session_s > moment
+
     def renew(self, sent_at: float) -> None:
         """Note a heartbeat that the broker has answered; it was sent at that time."""
         self._until = sent_at + self._session_s

@@ -12,6 +12,7 @@ from prometheus_client import (
 )
 
 from turnstate.streams.kafka.progress import Reading
+from turnstate.streams.kafka.tier_metrics import TierMetrics
 
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
@@ -26,6 +27,9 @@ class WorkerMetrics:
         >>> metrics.round(turns=3, fold_s=0.001, checkpoint_s=0.004)
         >>> "turnstate_turns_total 3.0" in metrics.text()
         True
+
+    Attributes:
+        moves: What is counted of hot, of cold, and of moves between tiers.
     """
 
     def __init__(self) -> None:
@@ -80,6 +84,7 @@ class WorkerMetrics:
         self._sessions = Gauge(
             "turnstate_tier_sessions", "Sessions by tier.", ["tier"], registry=registry
         )
+        self.moves = TierMetrics(registry)
         self._restore.set(1)
         self.turns = 0
 

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -20,20 +20,20 @@ from turnstate.schemas.errors import (
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.seal import Sealed
 from turnstate.storage.stored_head import StoredHead
-from turnstate.storage.warm.changelog import (
-    ChangelogBatch,
-    ChangelogReader,
-    Epoch,
-    RowRecord,
-    folded_position,
-    owner_record,
-)
+from turnstate.storage.warm.below import Below
+from turnstate.storage.warm.changelog import ChangelogBatch, folded_position
+from turnstate.storage.warm.changelog_reader import ChangelogReader
+from turnstate.storage.warm.changelog_records import Epoch, RowRecord, owner_record
 from turnstate.storage.warm.failures import closed_on_failure
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import META
 from turnstate.streams.embedded.sealer import Sealer
+from turnstate.streams.kafka.cold_tier import ColdPartition
 from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.kafka.read_gate import ReadGate
+
+if TYPE_CHECKING:
+    from turnstate.streams.kafka.hot_tier import HotPartition
 
 _log = structlog.get_logger(__name__)
 
@@ -84,6 +84,11 @@ class Partition:
         cache: RocksDB's block cache, shared by the partitions of a worker.
         log_id: The topic id of turns; what was folded of another topic of that
             name says nothing about this one. None = of any.
+        below: Where cold sessions are read; None = there are none.
+
+    Attributes:
+        redis: Its sessions in the hot tier, where there is one.
+        below: Where cold sessions are read; None = there are none.
 
     Raises:
         UnavailableError: another process has the store open.
@@ -102,6 +107,7 @@ class Partition:
         clock: Clock,
         cache: Any = None,
         log_id: bytes | None = None,
+        below: Below | None = None,
     ) -> None:
         self.number = number
         self.partitions = partitions
@@ -112,6 +118,8 @@ class Partition:
         self.is_fresh = False
         self.log_begin = 0
         self.gate = ReadGate()
+        self.redis: HotPartition | None = None
+        self.below = below
         self._folder = folder
         self._changelog_id = changelog_id
         self._log_id = log_id
@@ -139,6 +147,7 @@ class Partition:
             self._condemned.unlink(missing_ok=True)
             self._open_store()
         self.hot = MemoryTier(self._sizes.hot_bytes, frames_kept=0)
+        self.cold = ColdPartition(self.number, self.store, self.batch)
         self.agent = SessionAgent(
             store=self.store,
             hot=self.hot,
@@ -147,6 +156,7 @@ class Partition:
             clock=self.clock,
             dictionaries=False,
             check=self._check,
+            colder=self.cold,
         )
         self.sealer = Sealer(
             store=self.store,
@@ -155,7 +165,7 @@ class Partition:
             graph=self.graph,
             clock=self.clock,
             idle_ms=1000 * self._sizes.seal_after_s,
-            head=self.head,
+            head=self.head_here,
         )
 
     def _open_store(self) -> None:
@@ -170,6 +180,7 @@ class Partition:
             write_buffer_bytes=self._sizes.write_buffer_bytes,
             cache=self._cache,
         )
+        self.store.below = self.below
         with closed_on_failure(self.store):
             self.applied = self._read_applied()
             self.folded = folded_position(self.store, self._log_id)
@@ -250,6 +261,8 @@ class Partition:
     def claim(self, generation: int) -> RowRecord:
         """Begin a new epoch; return the record that makes it known."""
         self.epoch = Epoch(self.applied.epoch.number + 1, generation)
+        if self.redis is not None:
+            self.redis.claimed(self.epoch)
         return owner_record(self.epoch)
 
     def restored(self, *, changed: bool) -> bool:
@@ -271,9 +284,15 @@ class Partition:
     # -- folding ----------------------------------------------------------------
 
     def head(self, key: bytes) -> StoredHead | None:
-        """Return the newest durable head of a session, hot or warm."""
+        """Return the newest durable head of a session, wherever it lies; may wait."""
         held = self.hot.peek(key)
         return held if held is not None else self.store.heads([key])[0]
+
+    def head_here(self, key: bytes) -> StoredHead | None:
+        """Return a head that is in memory or in the store; None where it is cold."""
+        held = self.hot.peek(key)
+        found = held if held is not None else self.store.located([key])[0]
+        return found if isinstance(found, StoredHead) else None
 
     @property
     def next_offset(self) -> int:
@@ -285,9 +304,13 @@ class Partition:
         """Say whether the log is folded, and durable, up to an offset."""
         return self.folded is not None and self.folded[0] >= offset
 
+    def batch(self) -> ChangelogBatch:
+        """Return an empty batch, with its changelog."""
+        return ChangelogBatch(self.store, self.epoch)
+
     def staged(self, folded: Folded) -> ChangelogBatch:
         """Return the batch, and the changelog records, of what was folded."""
-        batch = ChangelogBatch(self.store, self.epoch)
+        batch = self.batch()
         for change in folded.changes:
             batch.stage(change)
         return batch
@@ -318,10 +341,27 @@ class Partition:
 
     def staged_seals(self, seals: Sequence[Sealed]) -> ChangelogBatch:
         """Return the batch, and the changelog records, of some seals."""
-        batch = ChangelogBatch(self.store, self.epoch)
+        batch = self.batch()
         for sealed in seals:
             batch.stage_seal(sealed)
         return batch
+
+    def sealed(self, seals: Sequence[Sealed]) -> None:
+        """Show seals that are written."""
+        for each in seals:
+            self.sealer.done(each)
+
+    # -- the hot tier ---------------------------------------------------------
+
+    def void_hot(self) -> None:
+        """Let hot forget what it was told last: it did not become durable here."""
+        if self.redis is not None:
+            self.redis.void()
+
+    def turn_hot_off(self, why: object) -> None:
+        """Do without the hot tier until the next claim."""
+        if self.redis is not None:
+            self.redis.turn_off(why)
 
     # -- inside ------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """What may be asked of a worker: each method, its arguments with types and bounds."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -8,7 +9,27 @@ from msgspec import Meta, Struct
 
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.operation import MAIN
-from turnstate.streams.embedded.methods import DOCUMENT, HEAD, Form, Method
+from turnstate.storage.session_image import EncodedImage
+from turnstate.streams.embedded.methods import (
+    DOCUMENT,
+    FACT,
+    HEAD,
+    KEYS,
+    PLANS,
+    Form,
+    Method,
+)
+from turnstate.streams.kafka.tier_queries import (
+    FactQuery,
+    FactsQuery,
+    FillsQuery,
+    FlipQuery,
+    KeysQuery,
+    PlansQuery,
+    PointersQuery,
+    RepointQuery,
+    UnfinishedQuery,
+)
 
 SCHEME: Final = "turnstate"
 """Of a worker's address in the group's metadata."""
@@ -34,20 +55,31 @@ class HeadQuery(SessionQuery, kw_only=True):
     version: Count | None = None
 
 
-class StateQuery(HeadQuery, kw_only=True):
+class BranchQuery(HeadQuery, kw_only=True):
     """About a branch of a session at a version."""
 
     branch: str = MAIN
 
 
-class TurnsQuery(StateQuery, kw_only=True):
+class StateQuery(BranchQuery, kw_only=True):
+    """For the state of a branch.
+
+    Attributes:
+        hot_hits: Hot was asked in vain before; since it last told, this reader
+            was answered there so often. None = it was not asked.
+    """
+
+    hot_hits: Count | None = None
+
+
+class TurnsQuery(BranchQuery, kw_only=True):
     """For a page of turns."""
 
     at: Count = 0
     limit: Limit = PAGE_ROWS
 
 
-class ContextQuery(StateQuery, kw_only=True):
+class ContextQuery(BranchQuery, kw_only=True):
     """For messages that fit a budget."""
 
     budget_tokens: int
@@ -93,6 +125,9 @@ class NoQuery(Struct, forbid_unknown_fields=True):
     """For what has no arguments."""
 
 
+_IMAGES: Final = list[tuple[bytes, EncodedImage | None]]
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -100,18 +135,32 @@ def _same(value: Any) -> Any:
 PAGE: Final = Form(_same, _same)
 """Plain values and bytes, as MessagePack carries them."""
 
+IMAGES: Final = Form(
+    _same, partial(msgspec.convert, type=_IMAGES, builtin_types=(bytes,))
+)
+
 
 def _asked(name: str, kind: type[_Query]) -> Callable[..., Any]:
     def call(reads: Any, **arguments: Any) -> Any:
-        try:
-            query = msgspec.convert(arguments, kind)
-        except msgspec.ValidationError as error:
-            raise InvalidInputError(
-                f"{name} cannot be asked so: {error}", code="bad_request"
-            ) from error
-        return getattr(reads, name)(query)
+        return getattr(reads, name)(_query(name, kind, arguments))
 
     return call
+
+
+def _moved(name: str, kind: type[_Query]) -> Callable[..., Any]:
+    def call(reads: Any, **arguments: Any) -> Any:
+        return reads.tier(name, _query(f"tier_{name}", kind, arguments))
+
+    return call
+
+
+def _query(name: str, kind: type[_Query], arguments: dict[str, Any]) -> _Query:
+    try:
+        return msgspec.convert(arguments, kind, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(
+            f"{name} cannot be asked so: {error}", code="bad_request"
+        ) from error
 
 
 QUERIES: Final[dict[str, Method]] = {
@@ -125,5 +174,18 @@ QUERIES: Final[dict[str, Method]] = {
     "stats": Method(_asked("stats", PageQuery), PAGE),
     "verify": Method(_asked("verify", VerifyQuery), PAGE),
     "positions": Method(_asked("positions", NoQuery), PAGE),
+    "tier_facts": Method(_moved("facts", FactsQuery), PAGE),
+    "tier_facts_of": Method(_moved("facts_of", FactQuery), FACT),
+    "tier_fills": Method(_moved("fills", FillsQuery), PAGE),
+    "tier_pointers": Method(_moved("pointers", PointersQuery), PAGE),
+    "tier_unfinished": Method(_moved("unfinished", UnfinishedQuery), PLANS),
+    "tier_plan": Method(_moved("plan", PlansQuery), DOCUMENT),
+    "tier_images": Method(_moved("images", PlansQuery), IMAGES),
+    "tier_flip": Method(_moved("flip", FlipQuery), KEYS),
+    "tier_release": Method(_moved("release", PlansQuery), KEYS),
+    "tier_fill": Method(_moved("fill", PlansQuery), KEYS),
+    "tier_warm": Method(_moved("warm", KeysQuery), KEYS),
+    "tier_repoint": Method(_moved("repoint", RepointQuery), KEYS),
+    "tier_give_up": Method(_moved("give_up", PlansQuery), DOCUMENT),
 }
 """Every method by the name under which both sides know it."""

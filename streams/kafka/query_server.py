@@ -11,13 +11,13 @@ from turnstate.streams.kafka.worker_reads import WorkerReads
 
 LIMITS: Final = Limits(
     connections=128,
-    request_bytes=64 << 10,
+    request_bytes=4 << 20,
     silence_s=300.0,
     request_s=10.0,
     send_s=30.0,
 )
-"""Names of 512 bytes are the longest thing in a request; whoever asks for more,
-or says nothing, or does not take the answer, is hung up on."""
+"""The heads of sessions that a job has copied are the longest thing in a request;
+whoever asks for more, or says nothing, or does not take the answer, is hung up on."""
 
 
 def listening(host: str, port: int) -> socket.socket:

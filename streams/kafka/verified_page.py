@@ -4,11 +4,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from turnstate.schemas.errors import CorruptDataError, InvalidInputError, TurnstateError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    TurnstateError,
+    UnavailableError,
+)
 from turnstate.schemas.ids import checked_id, tenant_prefix
 from turnstate.storage.session_keys import owners
-from turnstate.storage.stored_head import StoredHead, encode_stored_head
-from turnstate.storage.verify import WARM, Fault, Verified, verify_session
+from turnstate.storage.stored_head import (
+    StoredHead,
+    decode_stored_head,
+    encode_stored_head,
+)
+from turnstate.storage.verify import COLD, WARM, Fault, Verified, verify_session
+from turnstate.storage.warm.cold_rows import ColdHead, cold_head
 from turnstate.storage.warm.tables import (
     FRAMES,
     HEADS,
@@ -113,6 +123,12 @@ class VerifiedPage:
 
     def _verified(self, key: bytes) -> Verified:
         """Verify one session; where a checkpoint came between, again."""
+        try:
+            (found_at,) = self._partition.store.located([key])
+        except TurnstateError as error:
+            return Verified(0, 0, [Fault(key, WARM, None, str(error))])
+        if isinstance(found_at, ColdHead):
+            return self._cold(key, found_at)
         for _ in range(_TRIES):
             found = self._as_it_stands(key)
             if not found.faults:
@@ -122,15 +138,43 @@ class VerifiedPage:
         last: Verified = self._calmly(lambda: self._as_it_stands(key))
         return last
 
+    def _cold(self, key: bytes, cold: ColdHead) -> Verified:
+        """Verify a session that lies in a pack, and what its pointer says of it.
+
+        Raises:
+            UnavailableError: the cold tier is away: that says nothing of what is
+                there.
+        """
+        partition = self._partition
+        found, failed = partition.store.images([key])
+        (now,) = partition.store.located([key])
+        if now != cold:
+            return self._verified(key)  # it has come back, or gone elsewhere
+        if isinstance(failed.get(key), UnavailableError):
+            raise failed[key]
+        image = found.get(key)
+        if image is None:
+            why = str(failed.get(key, "its image is not there"))
+            return Verified(0, 0, [Fault(key, COLD, cold.version, why)])
+        stored = decode_stored_head(image.row)
+        checked = verify_session(partition.store, key, stored, partition.graph, image)
+        if cold_head(stored, cold.pointer, cold.cooled_ms) != cold:
+            why = "its pointer says other things than its image"
+            checked.faults.append(Fault(key, COLD, cold.version, why))
+        return checked
+
     def _as_it_stands(self, key: bytes) -> Verified:
         partition = self._partition
         try:
-            stored = partition.store.heads([key])[0]
+            (stored,) = partition.store.located([key])
         except TurnstateError as error:
             return Verified(0, 0, [Fault(key, WARM, None, str(error))])
         if stored is None:
             why = "there are rows of the session and no head"
             return Verified(0, 0, [Fault(key, WARM, None, why)])
+        if isinstance(stored, ColdHead):
+            # On the worker's loop it is not looked at: the tier may be away.
+            return Verified(0, 0, [])
         found = verify_session(partition.store, key, stored, partition.graph)
         held = partition.hot.peek(key)
         if held is not None and not _agree(held, stored):

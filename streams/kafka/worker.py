@@ -15,12 +15,14 @@ from turnstate.schemas.errors import TurnstateError, UnavailableError
 from turnstate.streams.clock import SystemClock
 from turnstate.streams.embedded.lock import OwnerLock
 from turnstate.streams.embedded.store import graph_of
-from turnstate.streams.kafka.app import DRAIN_S, WorkerApp, create_app
+from turnstate.streams.kafka.app import WorkerApp, create_app
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.faust_options import DRAIN_S
 from turnstate.streams.kafka.last_exit import LastExit
 from turnstate.streams.kafka.loops import run
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.restore import RestoreProgress, Told
+from turnstate.streams.kafka.tier_agent import TierAgent
 from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topics import Topics, check_topics
 from turnstate.streams.kafka.worker_doors import WorkerDoors
@@ -151,6 +153,8 @@ class Worker:
         except BaseException:
             await doors.close()
             raise
+        agent = TierAgent(self.settings, self.cluster, self.metrics.moves.tier_run)
+        agent.start()
         # A start ends with the restore, which may be long: it can be told to end.
         starting = asyncio.create_task(app.start())
         try:
@@ -158,6 +162,7 @@ class Worker:
         except KafkaError as error:
             raise _gone(error) from error
         finally:
+            agent.stop()
             if not starting.done():
                 starting.cancel()
             await asyncio.wait([starting])
@@ -232,7 +237,7 @@ class Worker:
             _log.warning("worker.stop_given_up", seconds=within_s)
         except Exception as error:  # noqa: BLE001 - it ends, whatever is wrong
             _log.warning("worker.stop_failed", why=repr(error))
-        app.close_partitions()
+        await app.close_partitions()
 
 
 def _why(reason: BaseException) -> TurnstateError:

@@ -13,10 +13,12 @@ from turnstate.storage.warm.tables import HEADS, STATE_TABLES
 from turnstate.streams.embedded.serving import RequestServer
 from turnstate.streams.kafka.app import WorkerApp
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.fresh import FreshPartitions
 from turnstate.streams.kafka.metrics_server import MetricsServer
 from turnstate.streams.kafka.progress import Reading, WorkerProgress
 from turnstate.streams.kafka.query_server import listening, query_server, url_of
 from turnstate.streams.kafka.read_gate import GateShutError
+from turnstate.streams.kafka.worker_moves import WorkerMoves
 from turnstate.streams.kafka.worker_reads import WorkerReads
 
 ENDS_S: Final = 2.0
@@ -70,8 +72,19 @@ class WorkerDoors:
 
             return asyncio.run_coroutine_threadsafe(alone(), loop).result(_CALM_S)
 
+        moves = WorkerMoves(
+            FreshPartitions(app, log),
+            app.checkpointer,
+            app.tiers.packs,
+            loop,
+            app.tiers.now_ms,
+        )
         reads = WorkerReads(
-            app, partitions=self._cluster.partitions, log=log, calmly=calmly
+            app,
+            partitions=self._cluster.partitions,
+            log=log,
+            calmly=calmly,
+            moves=moves,
         )
         self._queries = query_server(self._listener, reads, log)
         self._queries.start()
@@ -133,8 +146,11 @@ def _tiers(app: WorkerApp) -> dict[str, tuple[int, int]]:
     hot = hot_bytes = warm = warm_bytes = 0
     for partition in list(app.partitions.values()):
         with suppress(GateShutError), partition.gate.reading():
-            hot += len(partition.hot)
-            hot_bytes += partition.hot.bytes_held
+            redis = partition.redis
+            hot += len(partition.hot if redis is None else redis.books)
+            hot_bytes += (
+                partition.hot.bytes_held if redis is None else redis.books.bytes
+            )
             warm += partition.store.rows_about(HEADS)
             warm_bytes += partition.store.table_bytes(STATE_TABLES)
     return {"hot": (hot, hot_bytes), "warm": (max(warm - hot, 0), warm_bytes)}

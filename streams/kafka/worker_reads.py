@@ -2,23 +2,25 @@
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
 from turnstate.schemas.dialogue.head import Head
-from turnstate.schemas.errors import UnavailableError
-from turnstate.schemas.ids import SessionName, checked_id, tenant_prefix
-from turnstate.storage.stored_head import StoredHead
+from turnstate.schemas.errors import CorruptDataError, UnavailableError
+from turnstate.schemas.ids import SessionName, checked_id
+from turnstate.storage.session_row import SessionRow
+from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.storage.warm.tables import STATE_TABLES
 from turnstate.streams import documents
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.context import context
-from turnstate.streams.embedded.events import START, log_offset
-from turnstate.streams.embedded.reach import has_reached, wanted_place
+from turnstate.streams.embedded.events import Place, log_offset
+from turnstate.streams.embedded.reach import wanted_place
 from turnstate.streams.embedded.upkeep import disk_bytes
-from turnstate.streams.kafka.membership import MembershipLease
+from turnstate.streams.kafka.fresh import Fresh, FreshPartitions, Owner
 from turnstate.streams.kafka.partition import Partition
+from turnstate.streams.kafka.partition_reader import ColdReader
+from turnstate.streams.kafka.partition_walk import Walk
 from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.kafka.queries import (
     ContextQuery,
@@ -32,31 +34,26 @@ from turnstate.streams.kafka.queries import (
     TurnsQuery,
     VerifyQuery,
 )
-from turnstate.streams.kafka.read_gate import GateShutError
-from turnstate.streams.kafka.restore import RestoreProgress
 from turnstate.streams.kafka.verified_page import Calmly, VerifiedPage
+from turnstate.streams.kafka.worker_moves import WorkerMoves
 from turnstate.streams.reading import StoreReader
 
-READS_AT_ONCE: Final = 2
-"""More wait: each takes its share of the interpreter from the fold."""
-
-WAIT_S: Final = 10.0
-"""How long a read waits for its turn."""
-
-SLICE_S: Final = 0.5
-"""After that a page of a long read ends, however short it is."""
+COLD_READS_AT_ONCE: Final = 8
+"""Reads that wait for the cold tier; they take nothing from the fold meanwhile."""
 
 REACH_S_MAX: Final = 10.0
 
+_COLD_TRIES: Final = 4
 _PAUSE_S: Final = 0.002
 
+_Read = TypeVar("_Read")
 
-class Owner(Protocol):
-    """Who knows the partitions of a worker: its application."""
 
-    partitions: dict[int, Partition]
-    membership: MembershipLease
-    restoring: RestoreProgress | None
+class _Cold(NamedTuple):
+    partition: Partition
+    epoch: object
+    cold: ColdHead
+    reflects: str
 
 
 class WorkerReads:
@@ -67,21 +64,31 @@ class WorkerReads:
         partitions: How many the cluster has.
         log: The 16 bytes of the topic id of turns, for positions.
         calmly: Does something while nothing is folded.
+        moves: What jobs ask for that move sessions; None = nothing.
     """
 
     def __init__(
-        self, owner: Owner, *, partitions: int, log: bytes, calmly: Calmly
+        self,
+        owner: Owner,
+        *,
+        partitions: int,
+        log: bytes,
+        calmly: Calmly,
+        moves: WorkerMoves | None = None,
     ) -> None:
-        self._owner = owner
+        self.parts = FreshPartitions(owner, log)
+        self.moves = moves
         self._calmly = calmly
         self._count = partitions
         self._log = log
-        self._turn = threading.BoundedSemaphore(READS_AT_ONCE)
+        self._cold_turn = threading.BoundedSemaphore(COLD_READS_AT_ONCE)
 
     # -- one session ---------------------------------------------------------------
 
     def state(self, query: StateQuery) -> Document:
         """Return the state of a session; see `StoreReader.state`."""
+        if query.hot_hits is not None:
+            self._missed(query, query.hot_hits)
         return self._about(
             query,
             lambda reader: reader.state(
@@ -126,8 +133,10 @@ class WorkerReads:
 
     def head(self, query: HeadQuery) -> Head:
         """Return the head of a session; see `StoreReader.head`."""
-        with self._fresh(self._number(query)) as fresh:
-            return fresh.reader.head(query.tenant, query.session, query.version)
+        return self._read(
+            query,
+            lambda reader: reader.head(query.tenant, query.session, query.version),
+        )[0]
 
     def reach(self, query: ReachQuery) -> Document:
         """Wait until a session is at a version, or its partition at a token.
@@ -140,10 +149,10 @@ class WorkerReads:
         reached = self._reached(query, number)
         deadline = time.monotonic() + min(query.timeout_ms / 1000, REACH_S_MAX)
         while True:
-            partition = self._partition(number)
-            self._check_fresh(partition)
+            partition = self.parts.partition(number)
+            self.parts.check_fresh(partition)
             if reached(partition):
-                return {"reached": True, "reflects": self._token(partition)}
+                return {"reached": True, "reflects": self.parts.token(partition)}
             if time.monotonic() > deadline:
                 raise UnavailableError(
                     f"session {query.session!r} has not come to"
@@ -154,33 +163,87 @@ class WorkerReads:
                 )
             time.sleep(_PAUSE_S)
 
-    def _reached(
-        self, query: ReachQuery, number: int
-    ) -> Callable[[Partition], bool]:
+    def _reached(self, query: ReachQuery, number: int) -> Callable[[Partition], bool]:
         at_least = query.at_least
         if isinstance(at_least, str) and ":" in at_least:
             offset = log_offset(at_least, self._log, number)
             return lambda partition: partition.is_folded(offset)
         place = wanted_place(at_least)
-        key = SessionName(query.tenant, query.session).key()
+        key = _key(query)
 
         def is_there(_: Partition) -> bool:
-            with self._fresh(number) as fresh:
-                return has_reached(fresh.partition.head(key), place)
+            with self.parts.fresh(number) as fresh:
+                return _is_at(fresh.reader.row(key), place)
 
         return is_there
 
     def _about(
         self, query: SessionQuery, read: Callable[[StoreReader], Document]
     ) -> Document:
-        with self._fresh(self._number(query)) as fresh:
-            return {**read(fresh.reader), "reflects": fresh.reflects}
+        document, reflects = self._read(query, read)
+        return {**document, "reflects": reflects}
+
+    def _read(
+        self, query: SessionQuery, read: Callable[[StoreReader], _Read]
+    ) -> tuple[_Read, str]:
+        """Read a session where it lies; return what was read, as of which position.
+
+        One that is cold is read while nothing of the partition is held; and again
+        where it has come back, or gone elsewhere, meanwhile.
+        """
+        number, key = self._number(query), _key(query)
+        for tries in range(_COLD_TRIES):
+            with self.parts.fresh(number) as fresh:
+                cold = _cold_of(fresh, key)
+                if cold is None:
+                    return read(fresh.reader), fresh.reflects
+            try:
+                answer = self._read_cold(cold, read)
+            except CorruptDataError:
+                # A pack that was collected while this waited, perhaps.
+                if tries == _COLD_TRIES - 1 or self._stands(number, key, cold):
+                    raise
+                continue
+            if self._stands(number, key, cold):
+                if self.moves is not None:
+                    self.moves.was_read_cold(number, key)
+                return answer, cold.reflects
+        raise UnavailableError(
+            f"session {query.session!r} goes from tier to tier",
+            hint="ask again in a moment",
+            code="busy",
+        )
+
+    def _read_cold(
+        self, cold: _Cold, read: Callable[[StoreReader], _Read]
+    ) -> _Read:
+        partition = cold.partition
+        below = partition.below
+        if below is None:
+            raise UnavailableError(
+                "the session is cold, and the cold tier is not configured here",
+                hint="set `cold`, or [s3] in cluster.toml, to where its packs are",
+                code="cold_away",
+            )
+        with self._cold_turn:
+            reader = ColdReader(
+                cold.cold, below, partition.log_name, partition.graph
+            )
+            return read(reader)
+
+    def _stands(self, number: int, key: bytes, cold: _Cold) -> bool:
+        with self.parts.fresh(number) as fresh:
+            now = _cold_of(fresh, key)
+            return now is not None and now[:3] == cold[:3]
+
+    def _missed(self, query: SessionQuery, hits: int) -> None:
+        """Have a session put into hot that readers look for there."""
+        partition = self.parts.owner.partitions.get(self._number(query))
+        if partition is not None and partition.redis is not None:
+            partition.redis.missed(_key(query), hits)
 
     def _number(self, query: SessionQuery) -> int:
-        name = SessionName(
-            checked_id(query.tenant, "tenant"), checked_id(query.session, "session")
-        )
-        return partition_of(name.key(), self._count)
+        return partition_of(_key(query), self._count)
 
     # -- many sessions, a page at a time -----------------------------------------
 
@@ -190,39 +253,45 @@ class WorkerReads:
         `next` is the key to go on after; None where there are no more.
         """
         rows: list[Document] = []
-        with self._fresh(query.partition) as fresh:
-            walk = self._walk(fresh, query, query.prefix)
-            for key, stored in walk.heads():
-                hot = fresh.partition.hot.peek(key) is not None
-                name = SessionName.from_key(key)
-                tier = "hot" if hot else "warm"
-                if query.tier in (None, tier):
-                    rows.append(documents.session_document(name, stored, tier))
+        with self.parts.fresh(query.partition) as fresh:
+            walk = _walk(fresh, query, query.prefix)
+            for key, row in walk.rows():
+                if query.tier in (None, row.tier):
+                    name = SessionName.from_key(key)
+                    rows.append(documents.session_document(name, row))
                 if len(rows) >= query.limit:
                     break
             return {"rows": rows, "next": walk.next, "reflects": fresh.reflects}
 
     def stats(self, query: PageQuery) -> Document:
         """Return totals of a page of sessions; the first page has the store's."""
-        sessions = turns = text = hot = 0
-        with self._fresh(query.partition) as fresh:
+        counts = dict.fromkeys(("hot", "warm", "cold"), 0)
+        turns = text = cold_bytes = 0
+        with self.parts.fresh(query.partition) as fresh:
             partition = fresh.partition
-            walk = self._walk(fresh, query)
-            for key, stored in walk.heads():
-                sessions += 1
-                turns += stored.head.turn_count
-                text += stored.text_bytes
-                hot += partition.hot.peek(key) is not None
+            walk = _walk(fresh, query)
+            for key, row in walk.rows():
+                counts[row.tier] += 1
+                turns += row.turn_count
+                text += row.text_bytes
+                if row.tier == "cold":
+                    (found,) = partition.store.located([key])
+                    if isinstance(found, ColdHead):
+                        cold_bytes += found.pointer.length
             page: Document = {
-                "sessions": sessions,
+                "sessions": sum(counts.values()),
                 "turns": turns,
                 "text_bytes": text,
-                "hot": hot,
+                "hot": counts["hot"],
+                "cold": counts["cold"],
+                "cold_bytes": cold_bytes,
                 "next": walk.next,
             }
             if not query.after:
                 partition.store.flush()
-                page["hot_bytes"] = partition.hot.bytes_held
+                redis = partition.redis
+                held = partition.hot.bytes_held if redis is None else redis.books.bytes
+                page["hot_bytes"] = held
                 page["state_bytes"] = partition.store.table_bytes(STATE_TABLES)
                 page["disk_bytes"] = disk_bytes(partition.store.path.parent)
             return page
@@ -233,155 +302,64 @@ class WorkerReads:
         After the heads come the other tables, for rows that have no head;
         `next` is then a table and a key.
         """
-        with self._fresh(query.partition) as fresh:
+        with self.parts.fresh(query.partition) as fresh:
             page = VerifiedPage(fresh.partition, self._calmly, fresh.is_over)
             return page.run(query)
 
     def positions(self, _: NoQuery) -> Document:
         """Return how far each partition of this worker is folded."""
         rows: list[Document] = []
-        for number, partition in sorted(self._owner.partitions.items()):
+        for number, partition in sorted(self.parts.owner.partitions.items()):
             folded = partition.folded
             rows.append(
                 {
                     "partition": number,
                     "offset": None if folded is None else folded[0],
-                    "fresh": self._is_fresh(partition),
-                    "reflects": self._token(partition),
+                    "fresh": self.parts.is_fresh(partition),
+                    "reflects": self.parts.token(partition),
                 }
             )
         return {"partitions": rows}
 
-    # -- inside ------------------------------------------------------------------
+    # -- moves ---------------------------------------------------------------------
 
-    def _walk(self, fresh: "_Fresh", query: PageQuery, prefix: str = "") -> "_Walk":
-        tenant = query.tenant
-        if tenant is not None:
-            checked_id(tenant, "tenant")
-        return _Walk(fresh, tenant, prefix, query.after)
-
-    @contextmanager
-    def _fresh(self, number: int) -> Generator["_Fresh"]:
-        """Give a partition that is this worker's, before and after it is read.
+    def tier(self, method: str, query: Any) -> Any:
+        """Do what a job asks for that moves sessions; see `WorkerMoves`.
 
         Raises:
-            UnavailableError: it is elsewhere (`not_here`), or not ready
-                (`not_fresh`), or too many ask (`busy`).
+            UnavailableError: nothing is moved here.
         """
-        if not self._turn.acquire(timeout=WAIT_S):
-            raise UnavailableError(
-                "the worker has too many reads to do",
-                hint="ask again in a moment",
-                code="busy",
-            )
-        try:
-            partition = self._partition(number)
-            with partition.gate.reading():
-                self._check_fresh(partition)
-                epoch = partition.epoch
-                fresh = _Fresh(
-                    partition,
-                    StoreReader(partition.store, partition, partition.graph),
-                    self._token(partition),
-                    time.monotonic() + SLICE_S,
-                )
-                try:
-                    yield fresh
-                finally:
-                    # What it found may be a store in the middle of a restore,
-                    # so this error stands in the place of any other.
-                    self._check_fresh(partition)
-                    if partition.epoch != epoch:
-                        raise self._not_fresh(number)
-        except GateShutError:
-            raise self._not_fresh(number) from None
-        finally:
-            self._turn.release()
-
-    def _partition(self, number: int) -> Partition:
-        partition = self._owner.partitions.get(number)
-        if partition is None:
-            raise UnavailableError(
-                f"partition {number} is not this worker's",
-                field="partition",
-                hint="ask the worker that the group's metadata name now",
-                code="not_here",
-            )
-        return partition
-
-    def _check_fresh(self, partition: Partition) -> None:
-        if not self._is_fresh(partition):
-            raise self._not_fresh(partition.number)
-
-    def _is_fresh(self, partition: Partition) -> bool:
-        return (
-            partition.is_fresh
-            and self._owner.membership.holds
-            and self._owner.partitions.get(partition.number) is partition
-        )
-
-    def _not_fresh(self, number: int) -> UnavailableError:
-        progress = self._owner.restoring
-        if progress is None:
-            what = f"partition {number} is being handed over"
-        else:
-            share = 100 * progress.done // max(progress.total, 1)
-            what = f"partition {number} is being restored, {share} % done"
-        return UnavailableError(
-            what, field="partition", hint="ask again in a moment", code="not_fresh"
-        )
-
-    def _token(self, partition: Partition) -> str:
-        folded = partition.folded
-        if folded is None:
-            return START
-        return f"{self._log.hex()}:{partition.number}:{folded[0]}"
+        if self.moves is None:
+            raise UnavailableError("nothing is moved here", code="cold_away")
+        return getattr(self.moves, method)(query)
 
 
-class _Fresh(NamedTuple):
-    """A partition that may be read, and the log position that it reflects."""
-
-    partition: Partition
-    reader: StoreReader
-    reflects: str
-    until: float
-
-    def is_over(self) -> bool:
-        """Say whether a page has to end: it took its time, or the store closes."""
-        return time.monotonic() > self.until or not self.partition.is_fresh
+def _key(query: SessionQuery) -> bytes:
+    tenant = checked_id(query.tenant, "tenant")
+    return SessionName(tenant, checked_id(query.session, "session")).key()
 
 
-class _Walk:
-    """Go over the heads of a partition until a page is over.
+def _walk(fresh: Fresh, query: PageQuery, prefix: str = "") -> Walk:
+    tenant = query.tenant
+    if tenant is not None:
+        checked_id(tenant, "tenant")
+    return Walk(fresh, tenant, prefix, query.after)
 
-    Attributes:
-        next: The key to go on after; None once all have been seen.
-    """
 
-    def __init__(
-        self, fresh: _Fresh, tenant: str | None, prefix: str, after: bytes
-    ) -> None:
-        self._fresh = fresh
-        self._prefix = prefix
-        self._start = b""
-        self._anywhere = tenant is None and bool(prefix)
-        if tenant is not None:
-            self._start = tenant_prefix(tenant) + prefix.encode()
-        self.next: bytes | None = after
+def _cold_of(fresh: Fresh, key: bytes) -> _Cold | None:
+    partition = fresh.partition
+    if not partition.store.knows_cold or partition.hot.peek(key) is not None:
+        return None
+    (found,) = partition.store.located([key])
+    if not isinstance(found, ColdHead):
+        return None
+    return _Cold(partition, partition.epoch, found, fresh.reflects)
 
-    def heads(self) -> Iterator[tuple[bytes, StoredHead]]:
-        """Yield (key, head) of the sessions that are asked for."""
-        reader = self._fresh.reader
-        for key in reader.warm.keys(self._start, self.next or b""):
-            self.next = key
-            stored = reader.heads.head(key) if self._matches(key) else None
-            if stored is not None and not stored.is_tombstone:
-                yield key, stored
-            if self._fresh.is_over():
-                return
-        self.next = None
 
-    def _matches(self, key: bytes) -> bool:
-        return not self._anywhere or SessionName.from_key(key).session.startswith(
-            self._prefix
-        )
+def _is_at(row: SessionRow | None, wanted: Place) -> bool:
+    """Say whether a session is as far as wanted."""
+    if row is None:
+        return wanted.version == 0
+    if wanted.incarnation in (0, row.incarnation):
+        return row.version >= wanted.version
+    return row.incarnation > wanted.incarnation

@@ -148,7 +148,7 @@ def test_requests_of_a_cold_read(tmp_path: Path, bucket: str, show: Show) -> Non
         }
         for name, read in reads.items():
             for length in (10, 1_000, 10_000):
-                store.warm.below = ColdSessions(store.tiering)
+                store.warm.below = ColdSessions(store.tiering.packs)
                 before = counted.traffic()["read"].requests
                 read(str(length))
                 took = counted.traffic()["read"].requests - before

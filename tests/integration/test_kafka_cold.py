@@ -5,15 +5,14 @@ import time
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support import held_worker
 from support.both_ways import Running, both_ways, plain
 from support.cluster import PARTITIONS
-from support.cold_cluster import assigned, command, cool, jobs, restart, tier_of
 from support.cluster_checks import restored
+from support.cold_cluster import assigned, command, cool, jobs, restart, tier_of
 from support.told import turn
 from turnstate.infra.services.s3 import S3Server, start_s3
 from turnstate.replay.samples import sample_paths

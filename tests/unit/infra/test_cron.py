@@ -5,7 +5,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 import pytest
@@ -19,9 +19,9 @@ CRON = Path(turnstate.infra.__file__).parent / "cron"
 
 def understood(words: list[str]) -> None:
     """Parse the words of a command; raises what the command line would say."""
-    command = cast(Any, typer.main.get_command(application(rich=False)))
+    command: Any = typer.main.get_command(application(rich=False))
     context = click.Context(command, info_name="turnstate")
-    while isinstance(command, click.Group) or hasattr(command, "get_command"):
+    while hasattr(command, "get_command"):
         name, words = words[0], words[1:]
         command = command.get_command(context, name)
         assert command is not None, f"there is no command {name}"

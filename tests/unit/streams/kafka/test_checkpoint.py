@@ -15,6 +15,7 @@ from turnstate.schemas.operation import Op
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.kafka.checkpoint import Checkpointer
 from turnstate.streams.kafka.metrics import WorkerMetrics
+from turnstate.streams.kafka.rounds import Rounds
 from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.kafka.transport import Chunk
 
@@ -41,15 +42,17 @@ class Bench:
         self.done: list[int] = []
         self.again: list[int] = []
         self.checkpointer = Checkpointer(
-            sender=self,
-            topics=Topics(),
-            log=LOG,
-            partition_of=lambda _: self.owner.partition,
-            is_current=lambda generation: generation == 1,
-            owns=lambda: self.owns,
-            done=lambda each: self.done.append(each.last_offset),
-            read_again=lambda each: self.again.append(each.begin),
-            metrics=WorkerMetrics(),
+            Rounds(
+                sender=self,
+                topics=Topics(),
+                log=LOG,
+                partition_of=lambda _: self.owner.partition,
+                is_current=lambda generation: generation == 1,
+                owns=lambda: self.owns,
+                done=lambda each: self.done.append(each.last_offset),
+                read_again=lambda each: self.again.append(each.begin),
+                metrics=WorkerMetrics(),
+            )
         )
 
     async def send_rows(

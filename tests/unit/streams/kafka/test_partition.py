@@ -8,8 +8,8 @@ from support.changelogs import LOG, Owner, Topic, turns_of_all_kinds
 from turnstate.schemas.dialogue.phases import default_graph
 from turnstate.schemas.errors import CorruptDataError, UnknownVersionError
 from turnstate.storage.warm.changelog import folded_position
-from turnstate.storage.warm.rocksdb import STORE_VERSION, WarmStore
-from turnstate.storage.warm.tables import META
+from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.storage.warm.tables import META, STORE_VERSION_COLD, VERSION_KEY
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
 
@@ -51,7 +51,7 @@ def test_a_row_of_the_store_that_cannot_be_read_is_damage(tmp_path: Path) -> Non
 def test_a_store_of_a_newer_version_is_not_touched(tmp_path: Path) -> None:
     store = WarmStore(tmp_path / "store", log_name="log")
     batch = store.batch()
-    batch.put(META, b"store_version", bytes([STORE_VERSION + 1]))
+    batch.put(META, VERSION_KEY, bytes([STORE_VERSION_COLD + 1]))
     store.write(batch, sync=False)
     store.close()
     for _ in range(2):

@@ -16,7 +16,7 @@ from turnstate.schemas.ids import SessionName
 from turnstate.schemas.position import Position
 from turnstate.storage.warm.tables import FRAMES, HEADS
 from turnstate.streams.clock import SystemClock
-from turnstate.streams.kafka import worker_reads
+from turnstate.streams.kafka import fresh
 from turnstate.streams.kafka.membership import MembershipLease
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
 from turnstate.streams.kafka.queries import (
@@ -162,7 +162,7 @@ def test_a_store_waits_for_its_readers(owner: Owning) -> None:
 
     def read() -> None:
         try:
-            with owner.reads()._fresh(0):
+            with owner.reads().parts.fresh(0):
                 reading.set()
                 go_on.wait(10)
         except TurnstateError as error:
@@ -186,9 +186,9 @@ def test_a_store_waits_for_its_readers(owner: Owning) -> None:
 def test_too_many_readers_are_told_so(
     owner: Owning, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_reads, "WAIT_S", 0.01)
+    monkeypatch.setattr(fresh, "WAIT_S", 0.01)
     reads = owner.reads()
-    with reads._fresh(0), reads._fresh(0):
+    with reads.parts.fresh(0), reads.parts.fresh(0):
         assert code_of(lambda: reads.stats(PageQuery(partition=0))) == "busy"
 
 
@@ -227,7 +227,7 @@ def test_pages_hold_each_session_once(
         page = reads.sessions(query)
         assert [row["session"] for row in page["rows"]] == wanted
     # However little time there is, each page goes on.
-    monkeypatch.setattr(worker_reads, "SLICE_S", -1.0)
+    monkeypatch.setattr(fresh, "SLICE_S", -1.0)
     found = pages(lambda place: reads.stats(PageQuery(partition=0, **place)))
     assert len(found) > len(SESSIONS)
     assert sum(page["turns"] for page in found) == 36

@@ -1,0 +1,107 @@
+"""Readers of one partition: of what lies in its store, and of one cold session."""
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.turn_index import IdEntry
+from turnstate.schemas.ids import turn_id_hash
+from turnstate.storage.hot.memory import MemoryTier
+from turnstate.storage.session_row import SessionRow
+from turnstate.storage.stored_head import StoredHead, decode_entry
+from turnstate.storage.warm.below import Below
+from turnstate.storage.warm.cold_rows import ColdHead
+from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.streams.kafka.partition import Partition
+from turnstate.streams.reading import StoreReader
+
+
+class PartitionReader(StoreReader):
+    """Answer for the sessions of a partition, and say of each which tier it is in.
+
+    Where there is a Redis it is the hot tier; heads in memory are a cache then.
+
+    Args:
+        partition: Whose they are.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        super().__init__(partition.store, partition, partition.graph)
+        self._partition = partition
+
+    def row(self, key: bytes) -> SessionRow | None:
+        """Return the facts of one session, None where it is not known."""
+        found = super().row(key)
+        redis = self._partition.redis
+        if found is None or redis is None or found.tier == "cold":
+            return found
+        return found._replace(tier="hot" if redis.has(key) else "warm")
+
+    def _tier(self, key: bytes) -> str:
+        found = super()._tier(key)
+        if self._partition.redis is not None and found == "hot":
+            return "warm"  # hot itself was asked before
+        return found
+
+
+class ColdReader(StoreReader):
+    """Answer for one cold session out of its image, and out of no store.
+
+    The cold tier may be slow, or away: nobody who waits for it may keep a
+    partition's store from being closed.
+
+    Args:
+        cold: Its pointer.
+        below: Where images are.
+        log_name: The name under which the log stamps.
+        graph: The dialogue graph.
+    """
+
+    def __init__(
+        self, cold: ColdHead, below: Below, log_name: str, graph: DialogueGraph
+    ) -> None:
+        store = _ColdStore(cold, below, log_name)
+        super().__init__(cast("WarmStore", store), store, graph)
+
+
+class _ColdStore:
+    """What a reader asks of a store, of one session alone."""
+
+    def __init__(self, cold: ColdHead, below: Below, log_name: str) -> None:
+        self.hot = MemoryTier(1)
+        self._cold = cold
+        self._log_name = log_name
+        self._image = below.image(cold)
+
+    def head(self, key: bytes) -> StoredHead | None:
+        """Return its head."""
+        del key
+        return self._image.stored
+
+    def located(self, keys: Sequence[bytes]) -> list[ColdHead]:
+        """Return its pointer."""
+        del keys
+        return [self._cold]
+
+    def frames(
+        self, key: bytes, incarnation: int, after_version: int
+    ) -> Iterator[bytes]:
+        """Yield segments, then frames, that lead above a version."""
+        del key, incarnation
+        yield from self._image.frames(after_version)
+
+    def base(self, *_: object) -> bytes | None:
+        """Return the state that its unsealed frames start from."""
+        return self._image.base
+
+    def entry(self, key: bytes, incarnation: int, turn_id: str) -> IdEntry | None:
+        """Return one entry of its turn index."""
+        del key, incarnation
+        row = self._image.index().get(b"i" + turn_id_hash(turn_id))
+        return None if row is None else decode_entry(row, self._log_name)
+
+    def asides(self, key: bytes, incarnation: int) -> list[int]:
+        """Return the versions of its edits and redactions."""
+        del key, incarnation
+        found = [suffix[1:] for suffix in self._image.index() if suffix[:1] == b"e"]
+        return [int.from_bytes(version, "big") for version in found]
