@@ -158,6 +158,8 @@ class TierJob:
         if report.dry_run:
             for plan in plans:
                 report.note(plan, plan.size)
+            for item in _expiring(planned.items):
+                report.note(self._gone(item), item.size)
             return
         self._all_of(plans, HOT, WARM, "tier_release", report)
         waking = [plan for plan in plans if plan.path == f"{COLD}>{WARM}"]
@@ -258,11 +260,7 @@ class TierJob:
 
     def _expire(self, items: Sequence[Item], report: Report) -> None:
         """Have the owner let go of what has expired, archived before if it is to be."""
-        over = [
-            item
-            for item in items
-            if item.decision.kind in (Kind.EXPIRE, Kind.DESTROY)
-        ]
+        over = _expiring(items)
         if not over:
             return
         try:
@@ -272,14 +270,23 @@ class TierJob:
             report.skipped[str(error)] += len(over)
             return
         for item in over:
-            facts, why = item.facts, item.decision.reason
-            stood = (facts.key, facts.incarnation, facts.version, facts.tier)
-            report.note(Plan(*stood, "nowhere", self._now_ms(), why), item.size)
+            report.note(self._gone(item), item.size)
         self._step(len(over))
+
+    def _gone(self, item: Item) -> Plan:
+        """Return what reports say of a session that goes for good."""
+        facts, why = item.facts, item.decision.reason
+        stood = (facts.key, facts.incarnation, facts.version, facts.tier)
+        return Plan(*stood, "nowhere", self._now_ms(), why)
 
     def _step(self, count: int) -> None:
         self._done += count
         self._progress(self._done)
+
+
+def _expiring(items: Sequence[Item]) -> list[Item]:
+    kinds = (Kind.EXPIRE, Kind.DESTROY)
+    return [item for item in items if item.decision.kind in kinds]
 
 
 def _asked_for(facts: SessionFacts, to: TierName) -> Decision:

@@ -12,11 +12,13 @@ import pytest
 from rocksdict import DBCompressionType
 
 from support.commands import COMMAND, GOOD, TIMEOUT_S, Run
+from support.encrypting import fill, key_setting, settings
 from support.shared_services import shared, shared_root
 from turnstate.infra.services.kafka import start_kafka
 from turnstate.storage.warm import options, rows
 from turnstate.streams.cli import main
 from turnstate.streams.embedded.owner import OwnedStore
+from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
 if TYPE_CHECKING:
@@ -115,3 +117,17 @@ def fixture_store(tmp_path: Path) -> Iterator[OwnedStore]:
     settings = Settings(data=tmp_path / "data", cold_pack_bytes=16 << 10)
     with OwnedStore(settings, serving=False) as opened:
         yield opened
+
+
+@pytest.fixture(name="key")
+def fixture_key(tmp_path: Path) -> str:
+    """Give the setting of a new key file."""
+    return key_setting(tmp_path)
+
+
+@pytest.fixture(name="encrypted")
+def fixture_encrypted(tmp_path: Path, key: str) -> Iterator[EmbeddedStore]:
+    """Give an encrypted store with something in it."""
+    with EmbeddedStore(settings(tmp_path / "encrypted", key)) as store:
+        fill(store)
+        yield store

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from support.encrypting import (
     settings,
     told,
     turn,
-    write_plain_blocks,
 )
 from support.store_files import image
 from turnstate.schemas.errors import (
@@ -47,25 +46,7 @@ from turnstate.streams.embedded.restoring import restore
 from turnstate.streams.embedded.store import STORE_FOLDER, EmbeddedStore, graph_of
 from turnstate.streams.settings import Settings
 
-
-@pytest.fixture(autouse=True)
-def plain_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a byte scan see rows."""
-    write_plain_blocks(monkeypatch)
-
-
-@pytest.fixture
-def key(tmp_path: Path) -> str:
-    """Give the setting of a new key file."""
-    return key_setting(tmp_path)
-
-
-@pytest.fixture
-def encrypted(tmp_path: Path, key: str) -> Iterator[EmbeddedStore]:
-    """Give an encrypted store with something in it."""
-    with EmbeddedStore(settings(tmp_path / "encrypted", key)) as store:
-        fill(store)
-        yield store
+pytestmark = pytest.mark.usefixtures("plain_blocks")
 
 
 def test_no_file_and_no_row_holds_what_was_said(tmp_path: Path, key: str) -> None:

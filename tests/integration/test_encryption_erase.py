@@ -1,7 +1,6 @@
 """A destroyed key takes what it encrypted, wherever that lies, and nothing else."""
 
 import shutil
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,12 +13,10 @@ from support.encrypting import (
     files_told,
     files_with,
     fill,
-    key_setting,
     secrets_in,
     settings,
     told,
     turn,
-    write_plain_blocks,
 )
 from turnstate.schemas.errors import (
     ErasedKeyError,
@@ -36,25 +33,7 @@ from turnstate.streams.embedded.rebuild_store import rebuild_store
 from turnstate.streams.embedded.restoring import restore
 from turnstate.streams.embedded.store import STORE_FOLDER, EmbeddedStore, graph_of
 
-
-@pytest.fixture(autouse=True)
-def plain_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a byte scan see rows."""
-    write_plain_blocks(monkeypatch)
-
-
-@pytest.fixture
-def key(tmp_path: Path) -> str:
-    """Give the setting of a new key file."""
-    return key_setting(tmp_path)
-
-
-@pytest.fixture
-def encrypted(tmp_path: Path, key: str) -> Iterator[EmbeddedStore]:
-    """Give an encrypted store with something in it."""
-    with EmbeddedStore(settings(tmp_path / "encrypted", key)) as store:
-        fill(store)
-        yield store
+pytestmark = pytest.mark.usefixtures("plain_blocks")
 
 
 def test_a_destroyed_key_takes_one_session_and_nothing_else(

@@ -91,6 +91,10 @@ def test_what_has_expired_is_not_served_and_then_gone(
             with pytest.raises(NotFoundError):
                 read("t", "old")
         assert sessions(store) == ["new"]
+        planned = OpenedTiers(store.settings, store, clock).job.run(
+            RunBudget(), dry_run=True
+        )
+        assert planned.moved[f"{'cold' if cooled else 'hot'}>nowhere"] == 1
         assert run_job(store, clock).get(f"{'cold' if cooled else 'hot'}>nowhere", 0)
         (found,) = store.warm.heads([b"\x00\x01told"])
         assert found is not None

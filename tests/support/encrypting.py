@@ -7,15 +7,12 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-import pytest
-from rocksdict import DBCompressionType
 
 from support.faulty_store import FaultyStore
 from turnstate.schemas.ids import SessionName
 from turnstate.storage.encryption.key_file import make_key_file
 from turnstate.storage.encryption.keys import KeyRing
 from turnstate.storage.encryption.store_keys import unlocked
-from turnstate.storage.warm import options, rows
 from turnstate.storage.warm.tables import KEYS, TABLES
 from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.store import EmbeddedStore
@@ -141,16 +138,3 @@ def secrets_in(store: EmbeddedStore) -> dict[str, int]:
 
 def files_told(folder: Path) -> set[Path]:
     return {path for each in SECRETS for path in files_with(folder, each.encode())}
-
-
-def write_plain_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let RocksDB write blocks as they are, so that a byte scan sees rows."""
-    real = options.table_options
-
-    def plain(*arguments: Any) -> Any:
-        made = real(*arguments)
-        made.set_compression_type(DBCompressionType.none())
-        made.set_bottommost_compression_type(DBCompressionType.none())
-        return made
-
-    monkeypatch.setattr(rows, "table_options", plain)
