@@ -29,7 +29,8 @@ HOPS_MAX: Final = 3
 """Different workers that one question goes to."""
 
 PATIENCE_S: Final = 10.0
-"""What a question waits beyond the session time-out of a worker that died."""
+"""What a question waits beyond the session time-out of a worker that died, and
+for brokers that do not answer at first: a restart takes four seconds."""
 
 _PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5)
 
@@ -50,9 +51,7 @@ _RETRIED: Final = frozenset(
 )
 """What may be otherwise in a moment, when the group has settled."""
 
-_OF_A_SESSION: Final = frozenset(
-    {"state", "turns", "history", "head", "context", "reach"}
-)
+_OF_A_SESSION: Final = {"state", "turns", "history", "head", "context", "reach"}
 
 
 class ClusterReader(StoreCalls):
@@ -383,9 +382,11 @@ class ClusterReader(StoreCalls):
     async def _look(self) -> tuple[Routes, tuple[bytes, bytes]]:
         log = changelog = b""
         if self._links is None:
-            log = await topic_id(self.cluster, self._topics.turns)
-            if self.cluster.redis:
-                changelog = await topic_id(self.cluster, self._topics.changelog)
+            at, wait_s = self.cluster, PATIENCE_S
+            log = await topic_id(at, self._topics.turns, timeout_s=wait_s)
+            if at.redis:
+                name = self._topics.changelog
+                changelog = await topic_id(at, name, timeout_s=wait_s)
         async with admin_client(self.cluster, timeout_s=self._wait_s) as admin:
             routes = await find_routes(self.cluster, admin, self._topics.turns)
             return routes, (log, changelog)
