@@ -29,8 +29,7 @@ HOPS_MAX: Final = 3
 """Different workers that one question goes to."""
 
 PATIENCE_S: Final = 10.0
-"""What a question waits beyond the session time-out of a worker that died, and
-for brokers that do not answer at first: a restart takes four seconds."""
+"""What a question waits beyond a dead worker's time-out, and for silent brokers."""
 
 _PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5)
 
