@@ -226,6 +226,8 @@ def under_pressure(facts: SessionFacts, now_ms: int, table: PolicyTable) -> Deci
         return Decision(Kind.DEMOTE, "hot is above its high water mark", "warm")
     if not facts.sealed:
         return Decision(Kind.STAY, "it is not sealed yet")
+    if facts.is_ahead_of_warm():
+        return Decision(Kind.STAY, "warm is behind hot: only what it has can cool")
     return Decision(Kind.DEMOTE, "the disk is above its high water mark", "cold")
 
 

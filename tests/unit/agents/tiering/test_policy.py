@@ -237,3 +237,11 @@ def test_times_are_told_as_people_do() -> None:
         "1 h 0 min",
         "1 d 0 h",
     ]
+
+
+def test_what_warm_does_not_have_does_not_cool_under_pressure() -> None:
+    """Though the disk is full: the newest version would be nowhere."""
+    behind = facts("warm", version=2, warm_version=1)
+    assert under_pressure(behind, NOW_MS, DEFAULT_TABLE).kind is Kind.STAY
+    whole = facts("warm", version=2, warm_version=2)
+    assert under_pressure(whole, NOW_MS, DEFAULT_TABLE).to == "cold"
