@@ -9,9 +9,10 @@ from msgspec import Raw, Struct
 from turnstate.agents.ports import Record
 from turnstate.agents.session.rebuild import refolder
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.crdt import counter, slot_map
-from turnstate.schemas.dialogue.head import Head, NodeState
+from turnstate.schemas.crdt import counter
+from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.dialogue.phases import DialogueGraph
+from turnstate.schemas.dialogue.shown_slots import shown_slots
 from turnstate.schemas.errors import InvalidInputError, TurnstateError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.limits import RECENT_TURNS
@@ -222,7 +223,7 @@ def _document(
         "phase_error": None,
         "turns": list(shown[-RECENT_TURNS:]),
         "turn_count": head.turn_count,
-        "slots": _slots(state),
+        "slots": shown_slots(state),
         "tags": sorted(state.tags) if state else [],
         "usage": counter.values(head.usage),
         "open_tool_calls": [
@@ -236,15 +237,3 @@ def _document(
         "digest": None,
         "refused": refused,
     }
-
-
-def _slots(state: NodeState | None) -> dict[str, Any]:
-    slots: dict[str, Any] = {}
-    for name in sorted(state.slots if state else {}):
-        assert state is not None
-        first, *rest = slot_map.shown(state.slots[name])
-        slots[name] = {
-            "value": Raw(first[3]),
-            "siblings": [Raw(entry[3]) for entry in rest],
-        }
-    return slots

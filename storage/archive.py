@@ -305,7 +305,6 @@ class Archive:
             code="contended",
         )
 
-
     def _check_written(self, number: int, body: bytes) -> None:
         """Read a manifest back; one that is not whole goes again, at once.
 

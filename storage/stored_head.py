@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from turnstate.schemas.dialogue.head import EMPTY_HEAD, Head
 from turnstate.schemas.dialogue.turn_index import IdEntry
-from turnstate.schemas.errors import ChecksumError, CorruptDataError
+from turnstate.schemas.errors import CorruptDataError
 from turnstate.schemas.position import Position
 from turnstate.storage.frames.chain import START_LINK
-from turnstate.storage.frames.native import crc32c
+from turnstate.storage.row_checksum import with_checksum, without_checksum
 
 
 class StoredHead(Struct, array_like=True, frozen=True, gc=False):
@@ -56,14 +56,12 @@ _decoder: Final = msgspec.msgpack.Decoder(StoredHead)
 _entry_encoder: Final = msgspec.msgpack.Encoder()
 _entry_decoder: Final = msgspec.msgpack.Decoder(IdEntry)
 
-_CRC_BYTES: Final = 4
 _CONTENT_HASH_BYTES: Final = 8
 
 
 def encode_stored_head(stored: StoredHead) -> bytes:
     """Return the row of a head: CRC32C, then MessagePack."""
-    data = _encoder.encode(stored)
-    return crc32c(data).to_bytes(_CRC_BYTES, "little") + data
+    return with_checksum(_encoder.encode(stored))
 
 
 def decode_stored_head(row: bytes) -> StoredHead:
@@ -73,9 +71,7 @@ def decode_stored_head(row: bytes) -> StoredHead:
         ChecksumError: the row does not match its checksum.
         CorruptDataError: it is no head.
     """
-    data = row[_CRC_BYTES:]
-    if crc32c(data) != int.from_bytes(row[:_CRC_BYTES], "little"):
-        raise ChecksumError("the row of a head does not match its checksum")
+    data = without_checksum(row, "the row of a head")
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

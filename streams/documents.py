@@ -9,8 +9,9 @@ from msgspec import UNSET, Raw
 
 from turnstate.agents.session.step import Answer
 from turnstate.schemas.clocks import Dot
-from turnstate.schemas.crdt import counter, slot_map
-from turnstate.schemas.dialogue.head import Head, NodeState, digest
+from turnstate.schemas.crdt import counter
+from turnstate.schemas.dialogue.head import Head, digest
+from turnstate.schemas.dialogue.shown_slots import shown_slots
 from turnstate.schemas.errors import TurnstateError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
@@ -117,19 +118,6 @@ _PLAIN_FIELDS = (
 )
 
 
-def slots_document(state: NodeState | None) -> Document:
-    """Return the slots: the value shown, and its siblings."""
-    document: Document = {}
-    for name in sorted(state.slots if state else {}):
-        assert state is not None
-        first, *rest = slot_map.shown(state.slots[name])
-        document[name] = {
-            "value": Raw(first[3]),
-            "siblings": [Raw(entry[3]) for entry in rest],
-        }
-    return document
-
-
 def state_document(
     name: SessionName,
     view: SessionView,
@@ -156,7 +144,7 @@ def state_document(
         else {"action": error[0], "turn": error[1], "phase": error[2]},
         "turns": [turn_document(turn) for turn in view.recent(branch)],
         "turn_count": head.turn_count,
-        "slots": slots_document(state),
+        "slots": shown_slots(state),
         "tags": sorted(state.tags) if state else [],
         "usage": counter.values(head.usage),
         "open_tool_calls": [

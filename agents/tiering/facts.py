@@ -6,6 +6,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from turnstate.storage.access import NO_ACCESSES, Accesses
+from turnstate.storage.session_row import SessionRow
 
 TierName = Literal["hot", "warm", "cold"]
 """Tiers as answers name them, from the fastest to the cheapest."""
@@ -76,3 +77,30 @@ class SessionFacts(Struct, frozen=True, gc=False, kw_only=True):
     def is_ahead_of_warm(self) -> bool:
         """Say whether hot holds a version that warm is not known to hold."""
         return self.warm_version is not None and self.warm_version < self.version
+
+
+def facts_of_row(
+    key: bytes, row: SessionRow, accesses: Accesses, leased_until_ms: int = 0
+) -> SessionFacts:
+    """Return what the policy is told of a session that a store lists.
+
+    Args:
+        key: The session key.
+        row: What lists say of it.
+        accesses: When it was used.
+        leased_until_ms: Somebody reads it until then.
+    """
+    return SessionFacts(
+        key=key,
+        incarnation=row.incarnation,
+        version=row.version,
+        tier=row.tier,
+        arrived_ms=row.arrived_ms,
+        accesses=accesses,
+        bytes_by_tier={row.tier: row.text_bytes},
+        leased_until_ms=leased_until_ms,
+        moved_at_ms=row.moved_ms,
+        # What is not sealed yet is sealed when its move is planned.
+        sealed=True,
+        tombstone=row.is_tombstone,
+    )

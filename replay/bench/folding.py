@@ -27,20 +27,13 @@ class _Nothing:
         return [None] * len(lookups)
 
     def frames(
-        self,
-        key: bytes,  # noqa: ARG002 - the port's signature, here and below
-        incarnation: int,  # noqa: ARG002
-        after_version: int,  # noqa: ARG002
+        self, key: bytes, incarnation: int, after_version: int
     ) -> Iterator[bytes]:
+        del key, incarnation, after_version
         return iter(())
 
-    def base(
-        self,
-        key: bytes,  # noqa: ARG002
-        incarnation: int,  # noqa: ARG002
-        sealed_version: int,  # noqa: ARG002
-    ) -> None:
-        return None
+    def base(self, key: bytes, incarnation: int, sealed_version: int) -> None:
+        del key, incarnation, sealed_version
 
 
 class _NoClock:

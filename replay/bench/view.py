@@ -18,11 +18,11 @@ from turnstate.replay.bench.figures import (
 )
 from turnstate.replay.bench.folding import Folder
 from turnstate.schemas.wire.head_view import HeadView, view_stored_head
+from turnstate.storage.row_checksum import CHECKSUM_BYTES
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 
 RUNS: Final = {"small": 3, "large": 21}
 BATCH_TURNS: Final = 4096
-CHECKSUM_BYTES: Final = 4
 
 
 def view(size: Size, progress: Progress) -> Report:

@@ -10,13 +10,12 @@ from rocksdict import Options, Rdict
 
 from turnstate.schemas.errors import (
     ChecksumError,
-    ConflictError,
     CorruptDataError,
     NotFoundError,
     UnavailableError,
     UnknownVersionError,
 )
-from turnstate.storage.backup.manifest import content_hash
+from turnstate.storage.backup.content import content_hash, create_alone
 from turnstate.storage.cold.objects import ObjectStore
 from turnstate.storage.encryption.key_file import KeyWrapper
 from turnstate.storage.encryption.store_keys import (
@@ -108,15 +107,7 @@ def copy_keys(objects: ObjectStore, rows: Iterable[tuple[bytes, bytes]]) -> str:
     before = [info.name for info in objects.list(COPIES)]
     number = max((_number(name) for name in before), default=0) + 1
     name = f"{COPIES}{number:0{_DIGITS}}"
-    if not objects.create(name, data):
-        raise ConflictError(
-            f"{name} was made by another process meanwhile",
-            field="where",
-            hint="make the backup again",
-            code="backup_beside",
-        )
-    if objects.read(name) != data:
-        raise ChecksumError(f"the object {name} is not what was sent", field="where")
+    create_alone(objects, name, data, "make the backup again")
     objects.delete(before)
     return name
 

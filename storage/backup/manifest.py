@@ -1,18 +1,17 @@
 """The manifest of a backup, and the names of objects beside it."""
 
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from turnstate.schemas.errors import (
-    ChecksumError,
     CorruptDataError,
     NotFoundError,
     UnknownVersionError,
 )
+from turnstate.storage.backup.content import checked_line, hashed_line
 from turnstate.storage.cold.names import pack_time_ms
 from turnstate.storage.cold.objects import ObjectStore
 
@@ -28,7 +27,6 @@ MANIFESTS: Final = "manifests/"
 _DIGITS: Final = 20
 """Of a number in a name, so that names are in the order of numbers."""
 
-_HASH_BYTES: Final = 32
 
 
 class BackupFile(Struct, frozen=True, gc=False):
@@ -124,16 +122,6 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 _decoder: Final = msgspec.json.Decoder(Manifest)
 
 
-def content_hash(data: bytes) -> str:
-    """Return the hash by which contents are named.
-
-    Example:
-        >>> content_hash(b"")[:12]
-        '0e5751c026e5'
-    """
-    return blake2b(data, digest_size=_HASH_BYTES).hexdigest()
-
-
 def manifest_name(number: int) -> str:
     """Return the name of a manifest's object.
 
@@ -146,8 +134,7 @@ def manifest_name(number: int) -> str:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return a manifest as one line of JSON and the hash of that line."""
-    line = _encoder.encode(manifest) + b"\n"
-    return line + content_hash(line).encode() + b"\n"
+    return hashed_line(_encoder.encode(manifest))
 
 
 def decode_manifest(data: bytes, name: str) -> Manifest:
@@ -161,10 +148,7 @@ def decode_manifest(data: bytes, name: str) -> Manifest:
         UnknownVersionError: a newer turnstate wrote it.
         CorruptDataError: it is cut, damaged, or names files outside its folder.
     """
-    line, _, rest = data.partition(b"\n")
-    line += b"\n"
-    if rest.strip() != content_hash(line).encode():
-        raise ChecksumError(f"the manifest {name} does not match its checksum")
+    line = checked_line(data, f"the manifest {name}")
     try:
         manifest = _decoder.decode(line)
     except (msgspec.MsgspecError, ValueError) as error:

@@ -13,7 +13,8 @@ from turnstate.schemas.errors import (
     CorruptDataError,
     NotFoundError,
 )
-from turnstate.storage.backup.manifest import PackCopy, content_hash
+from turnstate.storage.backup.content import content_hash
+from turnstate.storage.backup.manifest import PackCopy
 from turnstate.storage.cold.manifest import Change, Manifest, PackInfo
 from turnstate.storage.cold.names import pack_time_ms
 from turnstate.storage.cold.objects import ObjectStore

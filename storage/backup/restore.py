@@ -12,10 +12,10 @@ from turnstate.schemas.errors import (
     NotFoundError,
     UnavailableError,
 )
+from turnstate.storage.backup.content import content_hash
 from turnstate.storage.backup.manifest import (
     BackupFile,
     Manifest,
-    content_hash,
     read_manifest,
 )
 from turnstate.storage.backup.snapshot import Progress

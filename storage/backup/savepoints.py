@@ -16,7 +16,8 @@ from turnstate.schemas.errors import (
     NotFoundError,
     UnknownVersionError,
 )
-from turnstate.storage.backup.manifest import StoreFacts, content_hash
+from turnstate.storage.backup.content import checked_line, content_hash, hashed_line
+from turnstate.storage.backup.manifest import StoreFacts
 from turnstate.storage.cold.objects import ObjectStore
 
 SAVEPOINTS: Final = "savepoints/"
@@ -128,8 +129,7 @@ class SavepointWriter:
             self._send(bytes(self._buffer))
             self._buffer.clear()
         card = Savepoint(FORMAT, self._name, facts, time_ms, self._parts, operations)
-        line = _encoder.encode(card) + b"\n"
-        data = line + content_hash(line).encode() + b"\n"
+        data = hashed_line(_encoder.encode(card))
         if not self._objects.create(_card_name(self._name), data):
             raise _taken(self._name)
         return card
@@ -166,10 +166,7 @@ def read_savepoint(objects: ObjectStore, name: str) -> Savepoint:
         data = objects.read(_card_name(checked_savepoint_name(name)))
     except NotFoundError:
         raise _not_there(name) from None
-    line, _, rest = data.partition(b"\n")
-    line += b"\n"
-    if rest.strip() != content_hash(line).encode():
-        raise ChecksumError(f"the card of savepoint {name!r} is damaged")
+    line = checked_line(data, f"the card of savepoint {name!r}")
     try:
         card = _decoder.decode(line)
     except (msgspec.MsgspecError, ValueError) as error:

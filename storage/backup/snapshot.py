@@ -14,6 +14,7 @@ from turnstate.schemas.errors import (
     UnavailableError,
 )
 from turnstate.storage.backup.checkpoint import files_of
+from turnstate.storage.backup.content import content_hash, create_alone
 from turnstate.storage.backup.manifest import (
     FILES,
     FORMAT,
@@ -21,7 +22,6 @@ from turnstate.storage.backup.manifest import (
     Manifest,
     PackCopy,
     StoreFacts,
-    content_hash,
     encode_manifest,
     manifest_name,
     manifests,
@@ -330,15 +330,7 @@ def _commit(objects: ObjectStore, manifest: Manifest) -> None:
     this may have taken one that an older backup had left.
     """
     name, data = manifest_name(manifest.number), encode_manifest(manifest)
-    if not objects.create(name, data):
-        raise ConflictError(
-            f"backup {manifest.number} was made by another process meanwhile",
-            field="where",
-            hint="make it again",
-            code="backup_beside",
-        )
-    if objects.read(name) != data:
-        raise ChecksumError(f"the object {name} is not what was sent", field="where")
+    create_alone(objects, name, data, "make the backup again")
     there = {info.name: info.size for info in objects.list(FILES)}
     lost = [
         each.object_name

@@ -30,6 +30,7 @@ from turnstate.storage.hot.redis_value import (
     encode_life,
     encode_stand,
     encode_value,
+    frames_reaching,
 )
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.tier import SessionChange
@@ -155,7 +156,7 @@ class RedisTier:
         return HotSession(
             key,
             value.stored(),
-            _reaching(frames, value.incarnation, value.version),
+            frames_reaching(frames, value.incarnation, value.version),
             value.epoch,
             value.generation,
             value.written_ms,
@@ -367,21 +368,3 @@ def written_by(change: SessionChange) -> Write:
         () if change.frame is None else (change.frame,),
         erased=bool(change.erased),
     )
-
-
-def _reaching(
-    frames: Sequence[bytes], incarnation: int, version: int
-) -> tuple[bytes, ...]:
-    """Return the frames that lead to a version without a hole; none else.
-
-    Redis may have thrown away the body alone, where its policy says so.
-    """
-    kept: list[bytes] = []
-    wanted = version
-    for frame in reversed(frames):
-        header = decode_header(frame)
-        if (header.incarnation, header.to_version) != (incarnation, wanted):
-            break
-        kept.append(frame)
-        wanted = header.from_version
-    return tuple(reversed(kept))

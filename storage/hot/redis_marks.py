@@ -5,12 +5,15 @@ from struct import Struct, error
 from typing import Final, NamedTuple
 
 from turnstate.schemas.errors import CorruptDataError
-from turnstate.storage.frames.header import decode_header
 from turnstate.storage.hot.redis_connection import CLUSTER, RedisSettings
 from turnstate.storage.hot.redis_keys import SessionKeys, keys_of
 from turnstate.storage.hot.redis_link import Call, Link
 from turnstate.storage.hot.redis_script import READ, Script
-from turnstate.storage.hot.redis_value import HeadValue, decode_value
+from turnstate.storage.hot.redis_value import (
+    HeadValue,
+    decode_value,
+    frames_reaching,
+)
 
 LEASE_MS: Final = 2_000
 """A mark that was not renewed for so long says nothing any more."""
@@ -149,7 +152,8 @@ class Marks:
             now_ms >= value.expires_ms
         ):
             return None
-        return Marked(mark, value, _reaching(frames, value))
+        kept = frames_reaching(frames, value.incarnation, value.version)
+        return Marked(mark, value, kept)
 
     async def put(
         self, partition: int, mark: Mark, before: Mark | None
@@ -175,18 +179,6 @@ class Marks:
     def _keys(self, partition: int) -> SessionKeys:
         name = f"{self._prefix}:mark:{{{partition}}}".encode()
         return SessionKeys(name, name, name)
-
-
-def _reaching(frames: list[bytes], value: HeadValue) -> tuple[bytes, ...]:
-    kept: list[bytes] = []
-    wanted = value.version
-    for frame in reversed(frames):
-        header = decode_header(frame)
-        if (header.incarnation, header.to_version) != (value.incarnation, wanted):
-            break
-        kept.append(frame)
-        wanted = header.from_version
-    return tuple(reversed(kept))
 
 
 def encode_mark(mark: Mark) -> bytes:

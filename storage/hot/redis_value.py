@@ -1,9 +1,11 @@
 """The value under which a head lies in Redis: who wrote it, until when, the row."""
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from turnstate.schemas.errors import CorruptDataError, UnknownVersionError
+from turnstate.storage.frames.header import decode_header
 from turnstate.storage.stored_head import StoredHead, decode_stored_head
 
 LAYOUT: Final = 1
@@ -105,3 +107,21 @@ def encode_stand(incarnation: int, version: int) -> bytes:
 def encode_life(incarnation: int) -> bytes:
     """Return an incarnation as a tombstone holds it."""
     return _LIFE.pack(incarnation)
+
+
+def frames_reaching(
+    frames: Sequence[bytes], incarnation: int, version: int
+) -> tuple[bytes, ...]:
+    """Return the frames that lead to a version without a hole; none else.
+
+    Redis may have thrown away the body alone, where its policy says so.
+    """
+    kept: list[bytes] = []
+    wanted = version
+    for frame in reversed(frames):
+        header = decode_header(frame)
+        if (header.incarnation, header.to_version) != (incarnation, wanted):
+            break
+        kept.append(frame)
+        wanted = header.from_version
+    return tuple(reversed(kept))

@@ -6,13 +6,15 @@ import msgspec
 from msgspec import Struct
 
 from turnstate.schemas.dialogue.head import digest
-from turnstate.schemas.errors import ChecksumError, CorruptDataError
+from turnstate.schemas.errors import CorruptDataError
 from turnstate.schemas.position import Position
 from turnstate.storage.cold.pointer import Pointer
-from turnstate.storage.frames.native import crc32c
+from turnstate.storage.row_checksum import (
+    CHECKSUM_BYTES,
+    with_checksum,
+    without_checksum,
+)
 from turnstate.storage.stored_head import StoredHead
-
-_CRC_BYTES: Final = 4
 
 _MARK: Final = 0xC1
 """The first byte behind the checksum: MessagePack never uses it, so no head
@@ -76,13 +78,12 @@ def cold_head(stored: StoredHead, pointer: Pointer, now_ms: int) -> ColdHead:
 
 def is_cold_row(row: bytes) -> bool:
     """Say whether a row of the heads' table is a pointer."""
-    return len(row) > _CRC_BYTES and row[_CRC_BYTES] == _MARK
+    return len(row) > CHECKSUM_BYTES and row[CHECKSUM_BYTES] == _MARK
 
 
 def encode_cold_head(cold: ColdHead) -> bytes:
     """Return the row of a pointer: CRC32C, mark, MessagePack."""
-    data = bytes([_MARK]) + _encoder.encode(cold)
-    return crc32c(data).to_bytes(_CRC_BYTES, "little") + data
+    return with_checksum(bytes([_MARK]) + _encoder.encode(cold))
 
 
 def decode_cold_head(row: bytes) -> ColdHead:
@@ -92,9 +93,7 @@ def decode_cold_head(row: bytes) -> ColdHead:
         ChecksumError: the row does not match its checksum.
         CorruptDataError: it is no pointer.
     """
-    data = row[_CRC_BYTES:]
-    if crc32c(data) != int.from_bytes(row[:_CRC_BYTES], "little"):
-        raise ChecksumError("the row of a cold session does not match its checksum")
+    data = without_checksum(row, "the row of a cold session")
     try:
         return _decoder.decode(data[1:])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

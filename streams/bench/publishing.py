@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -71,7 +70,7 @@ def bench_store(**settings: object) -> Generator[EmbeddedStore]:
     costs nothing, so the reports say what it cost.
     """
     with TemporaryDirectory(prefix="turnstate-bench-") as folder:
-        chosen = replace(Settings(data=Path(folder)), **settings)  # type: ignore[arg-type]
+        chosen = Settings.from_env({}, data=Path(folder), **settings)
         with EmbeddedStore(chosen) as store:
             yield store
 

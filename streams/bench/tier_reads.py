@@ -132,7 +132,7 @@ def _timed(
 @contextmanager
 def _writing(store: OwnedStore) -> Generator[Callable[[], int]]:
     """Publish turns of other sessions at a steady rate; give what counts them."""
-    done = threading.Event()
+    begun, done = threading.Event(), threading.Event()
     wrote = 0
 
     def write() -> None:
@@ -146,13 +146,16 @@ def _writing(store: OwnedStore) -> Generator[Callable[[], int]]:
             session = f"written-{number % _WRITERS_SESSIONS}"
             store.publish(list(spoken.turns(session, at, _WRITES_AT_ONCE)))
             wrote += _WRITES_AT_ONCE
+            begun.set()
             due = start + wrote / WRITES_A_SECOND
             time.sleep(max(due - time.perf_counter(), 0.0))
 
     thread = threading.Thread(target=write, name="bench-writer")
     thread.start()
+    begun.wait()
+    before = wrote
     try:
-        yield lambda: wrote
+        yield lambda: wrote - before
     finally:
         done.set()
         thread.join()

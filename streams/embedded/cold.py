@@ -1,23 +1,18 @@
 """The cold tier of an embedded store: where its packs are, and who may flip."""
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any
 
 from turnstate.schemas.errors import TurnstateError
-from turnstate.storage.access import Accesses, AccessHistory
+from turnstate.storage.access import Accesses
 from turnstate.storage.cold.sessions import ColdSessions
 from turnstate.storage.cold.store import PackStore
 from turnstate.storage.moves.owner import Moves
 from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.streams.embedded.engine import Engine
 from turnstate.streams.tiers.fenced_packs import FencedPacks
-
-READ_TWICE_MS: Final = 600_000
-"""A cold session that is read twice within ten minutes comes back to warm."""
-
-_KNOWN_MAX: Final = 100_000
+from turnstate.streams.tiers.reads import Reads
 
 
 class Tiering:
@@ -41,9 +36,7 @@ class Tiering:
         self._engine = engine
         self._now_ms = now_ms
         self._cold = ColdSessions(self._fenced)
-        self._lock = threading.Lock()
-        self._reads = AccessHistory(_KNOWN_MAX)
-        self._rising: set[bytes] = set()
+        self._reads = Reads()
         engine.store.below = self._cold
 
     def close(self) -> None:
@@ -72,8 +65,7 @@ class Tiering:
 
     def accesses(self, key: bytes) -> Accesses:
         """Return when readers used a session."""
-        with self._lock:
-            return self._reads.get(key)
+        return self._reads.accesses(key)
 
     def was_read(self, key: bytes, tier: str) -> None:
         """Note that a reader asked for a session; a scan or replay does not tell.
@@ -82,27 +74,22 @@ class Tiering:
         time; a cold one that is asked for again soon comes back behind the scenes.
         """
         now_ms = self._now_ms()
-        with self._lock:
-            before = self._reads.get(key)
-            self._reads.touch(key, now_ms)
-            is_second = before.last_ms and now_ms - before.last_ms < READ_TWICE_MS
-            if tier == "hot":
-                self._engine.hot.note_use(key)
-            elif tier == "warm" and not before.last_ms:
-                self._engine.preloading.first_read(key)
-            # A thousand readers cause one move, and one fetch for it.
-            if tier != "cold" or not is_second or key in self._rising:
-                return
-            self._rising.add(key)
+        is_first, rises = self._reads.note(key, now_ms, is_cold=tier == "cold")
+        if tier == "hot":
+            self._engine.hot.note_use(key)
+        elif tier == "warm" and is_first:
+            self._engine.preloading.first_read(key)
+        if not rises:
+            return
         try:
             done = self._promoted(key)
         except TurnstateError:
             # Its reader has what was asked for; the next one tries again.
             done = None
         if done is None:
-            self._rising.discard(key)
+            self._reads.risen(key)
         else:
-            done.add_done_callback(lambda _: self._rising.discard(key))
+            done.add_done_callback(lambda _: self._reads.risen(key))
 
     def _promoted(self, key: bytes) -> "Future[Any] | None":
         (cold,) = self._engine.store.located([key])

@@ -13,7 +13,11 @@ from turnstate.schemas.errors import (
 )
 from turnstate.storage.encryption.cipher import take_apart
 from turnstate.storage.encryption.keys import KeyRing
-from turnstate.storage.frames.native import crc32c
+from turnstate.storage.row_checksum import (
+    CHECKSUM_BYTES,
+    has_checksum,
+    with_checksum,
+)
 from turnstate.storage.warm.batch import Batch
 from turnstate.storage.warm.rows import RocksTables
 from turnstate.storage.warm.tables import LOG
@@ -21,8 +25,7 @@ from turnstate.storage.warm.tables import LOG
 MARK: Final = b"\x89TSC"
 VERSION: Final = 1
 
-_CRC_BYTES: Final = 4
-_BEGIN: Final = len(MARK) + 1 + _CRC_BYTES
+_BEGIN: Final = len(MARK) + 1 + CHECKSUM_BYTES
 _GROUP_BYTES: Final = 4
 
 
@@ -49,7 +52,7 @@ def is_encrypted_chunk(row: bytes) -> bool:
     A plain one begins with its checksum, which may be anything; that the bytes
     behind it match both in two ways has a chance of 2^-64.
     """
-    return row[: len(MARK)] == MARK and _checksum_holds(row)
+    return row[: len(MARK)] == MARK and has_checksum(row[len(MARK) :])
 
 
 def encrypted_chunk(
@@ -159,16 +162,11 @@ def _members(places: Sequence[int]) -> dict[int, list[int]]:
 
 def _row(places: list[int], groups: list[bytes]) -> bytes:
     data = bytes([VERSION]) + _encode((places, groups))
-    return MARK + crc32c(data).to_bytes(_CRC_BYTES, "little") + data
-
-
-def _checksum_holds(row: bytes) -> bool:
-    begin = len(MARK) + _CRC_BYTES
-    return crc32c(row[begin:]) == int.from_bytes(row[len(MARK) : begin], "little")
+    return MARK + with_checksum(data)
 
 
 def _taken_apart(row: bytes) -> EncryptedChunk:
-    if not _checksum_holds(row):
+    if not has_checksum(row[len(MARK) :]):
         raise ChecksumError("an encrypted chunk of the log is damaged")
     if row[_BEGIN - 1] != VERSION:
         raise UnknownVersionError(

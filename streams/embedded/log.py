@@ -7,16 +7,16 @@ from typing import Final
 import msgspec
 
 from turnstate.agents.session.rebuild import session_key_of
-from turnstate.schemas.errors import ChecksumError, CorruptDataError
+from turnstate.schemas.errors import CorruptDataError
 from turnstate.storage.encryption.keys import NOBODY
 from turnstate.storage.frames.native import (
     Lz4Error,
-    crc32c,
     lz4_compress,
     lz4_decompress,
 )
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.log_names import LOG_NAMES_KEY, decode_log_names
+from turnstate.storage.row_checksum import with_checksum, without_checksum
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.batch import Batch
@@ -34,7 +34,6 @@ _IDENTITY_KEY: Final = b"log_identity"
 _END_KEY: Final = b"log_end"
 _IDENTITY_BYTES: Final = 16
 _OFFSET_BYTES: Final = 8
-_CRC_BYTES: Final = 4
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 
@@ -265,8 +264,7 @@ def pack_chunk(records: Sequence[bytes]) -> bytes:
         >>> unpack_chunk(pack_chunk([b"a", b"b"]), 0)
         [b'a', b'b']
     """
-    packed = lz4_compress(_encode(records))
-    return crc32c(packed).to_bytes(_CRC_BYTES, "little") + packed
+    return with_checksum(lz4_compress(_encode(records)))
 
 
 def unpack_chunk(row: bytes, first_offset: int) -> list[bytes]:
@@ -275,9 +273,7 @@ def unpack_chunk(row: bytes, first_offset: int) -> list[bytes]:
     Raises:
         CorruptDataError: the chunk is damaged.
     """
-    packed = row[_CRC_BYTES:]
-    if crc32c(packed) != int.from_bytes(row[:_CRC_BYTES], "little"):
-        raise ChecksumError(f"the log chunk at offset {first_offset} is damaged")
+    packed = without_checksum(row, f"the log chunk at offset {first_offset}")
     try:
         return _decode(lz4_decompress(packed))
     except (msgspec.MsgspecError, Lz4Error, ValueError) as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from turnstate.agents.tiering.facts import SessionFacts
+from turnstate.agents.tiering.facts import SessionFacts, facts_of_row
 from turnstate.storage.cold.pointer import Pointer
 from turnstate.storage.moves.journal import COLD, WARM, Plan
 from turnstate.storage.moves.owner import Copied
@@ -43,20 +43,8 @@ def facts_of(store: "EmbeddedStore", key: bytes) -> SessionFacts | None:
 
 def _facts(store: "EmbeddedStore", key: bytes, row: SessionRow) -> SessionFacts:
     tiering = store.tiering
-    return SessionFacts(
-        key=key,
-        incarnation=row.incarnation,
-        version=row.version,
-        tier=row.tier,
-        arrived_ms=row.arrived_ms,
-        accesses=tiering.accesses(key),
-        bytes_by_tier={row.tier: row.text_bytes},
-        leased_until_ms=tiering.moves.leased_until_ms(key),
-        moved_at_ms=row.moved_ms,
-        # What is not sealed yet is sealed when its move is planned.
-        sealed=True,
-        tombstone=row.is_tombstone,
-    )
+    leased_until_ms = tiering.moves.leased_until_ms(key)
+    return facts_of_row(key, row, tiering.accesses(key), leased_until_ms)
 
 
 def fills(store: "EmbeddedStore") -> dict[str, list[int]]:

@@ -20,11 +20,9 @@ from turnstate.storage.warm.changelog_records import Epoch
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.kafka.hot_books import HotBooks
 from turnstate.streams.kafka.hot_watch import HotWatch
+from turnstate.streams.tiers.reads import READ_TWICE_MS
 
 _log = structlog.get_logger(__name__)
-
-READ_TWICE_MS: Final = 600_000
-"""A session that hot lacked twice within ten minutes is put there."""
 
 FILLED_AT_ONCE: Final = 32
 

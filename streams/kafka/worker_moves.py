@@ -2,14 +2,12 @@
 
 import asyncio
 import shutil
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Final, TypeVar
 
-from turnstate.agents.tiering.facts import SessionFacts
+from turnstate.agents.tiering.facts import SessionFacts, facts_of_row
 from turnstate.schemas.errors import TurnstateError, UnavailableError
-from turnstate.storage.access import AccessHistory
 from turnstate.storage.cold.pointer import Pointer
 from turnstate.storage.moves.journal import WARM, Plan
 from turnstate.storage.session_image import EncodedImage, SessionImage, encode_image
@@ -32,12 +30,10 @@ from turnstate.streams.kafka.tier_queries import (
     RepointQuery,
     UnfinishedQuery,
 )
+from turnstate.streams.tiers.reads import Reads
 
 WAIT_S: Final = 10.0
 """How long a move waits for the round under way."""
-
-READ_TWICE_MS: Final = 600_000
-"""A cold session that is read twice within ten minutes comes back to warm."""
 
 PAGE_ITEMS: Final = 1000
 IMAGES_BYTES: Final = 8 << 20
@@ -45,8 +41,6 @@ IMAGES_BYTES: Final = 8 << 20
 
 IMAGES_AT_ONCE: Final = 16
 """Read between two rounds: some milliseconds."""
-
-_KNOWN_MAX: Final = 100_000
 
 _T = TypeVar("_T")
 
@@ -75,10 +69,8 @@ class WorkerMoves:
         self._packs = packs
         self._loop = loop
         self._now_ms = now_ms
-        self._lock = threading.Lock()
         self._moves: dict[int, PartitionMoves] = {}
-        self._reads = AccessHistory(_KNOWN_MAX)
-        self._rising: set[bytes] = set()
+        self._reads = Reads()
 
     # -- what sessions are like -----------------------------------------------------
 
@@ -112,21 +104,7 @@ class WorkerMoves:
         return {WARM: [usage.used, usage.total]}
 
     def _facts(self, key: bytes, row: SessionRow) -> SessionFacts:
-        with self._lock:
-            accesses = self._reads.get(key)
-        return SessionFacts(
-            key=key,
-            incarnation=row.incarnation,
-            version=row.version,
-            tier=row.tier,
-            arrived_ms=row.arrived_ms,
-            accesses=accesses,
-            bytes_by_tier={row.tier: row.text_bytes},
-            moved_at_ms=row.moved_ms,
-            # What is not sealed yet is sealed when its move is planned.
-            sealed=True,
-            tombstone=row.is_tombstone,
-        )
+        return facts_of_row(key, row, self._reads.accesses(key))
 
     def pointers(self, query: PointersQuery) -> Document:
         """Return where a page of cold sessions lies."""
@@ -222,14 +200,9 @@ class WorkerMoves:
 
     def was_read_cold(self, number: int, key: bytes) -> None:
         """Note that a reader asked for a cold session; the second one wakes it."""
-        now_ms = self._now_ms()
-        with self._lock:
-            before = self._reads.get(key)
-            self._reads.touch(key, now_ms)
-            is_second = before.last_ms and now_ms - before.last_ms < READ_TWICE_MS
-            if not is_second or key in self._rising:
-                return
-            self._rising.add(key)
+        _, rises = self._reads.note(key, self._now_ms(), is_cold=True)
+        if not rises:
+            return
         asyncio.run_coroutine_threadsafe(self._rise(number, key), self._loop)
 
     async def _rise(self, number: int, key: bytes) -> None:
@@ -241,8 +214,7 @@ class WorkerMoves:
         except TurnstateError:
             return  # its reader has what was asked for; the next one tries again
         finally:
-            with self._lock:
-                self._rising.discard(key)
+            self._reads.risen(key)
 
     # -- inside -----------------------------------------------------------------------
 

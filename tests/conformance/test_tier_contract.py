@@ -32,6 +32,7 @@ from turnstate.storage.session_reader import operations
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.tier import HAS_INDEX, KEEPS_ALL, SessionChange, Tier
 from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.streams.clock import VirtualClock
 
 REDIS = {"hot redis": "redis_server", "hot redis cluster": "redis_cluster"}
 """Kinds that need a server, and the fixture that gives its URL."""
@@ -52,11 +53,6 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-class _Clock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
 
 
 Opener = Callable[[str, Path], Tier]
@@ -126,7 +122,7 @@ def at_once(name: SessionName, count: int, **fields: Any) -> SessionChange:
         records(name, count, **fields),
         graph=default_graph(),
         log_name="log",
-        clock=_Clock(),
+        clock=VirtualClock(1_700_000_000_000),
     )
     (change,) = session.changes
     return change
@@ -135,7 +131,7 @@ def at_once(name: SessionName, count: int, **fields: Any) -> SessionChange:
 def one_by_one(name: SessionName, count: int) -> list[SessionChange]:
     """Return changes of one turn each, every one decided from the one before."""
     session = OneSession(name.key())
-    agent = refolder(session, default_graph(), "log", _Clock())
+    agent = refolder(session, default_graph(), "log", VirtualClock(1_700_000_000_000))
     for record in records(name, count):
         session.commit(agent.fold([record]).changes)
     return session.changes

@@ -26,11 +26,12 @@ from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.streams.cli import main
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.documents import to_json
-from turnstate.streams.embedded.cold import READ_TWICE_MS, Tiering
+from turnstate.streams.embedded.cold import Tiering
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.places import ENDPOINT_VARIABLE, access_of, open_place
 from turnstate.streams.settings import Settings
 from turnstate.streams.tiers.opening import cold_place
+from turnstate.streams.tiers.reads import READ_TWICE_MS
 
 LATER: Final = "2030-01-01T00:00:00Z"
 SMALL: Final = 256 << 10

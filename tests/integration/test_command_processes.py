@@ -46,13 +46,18 @@ def test_a_reader_that_has_had_enough_is_no_error(run: Run, tmp_path: Path) -> N
 def test_ctrl_c_exits_130_quietly_and_keeps_what_was_read(
     run: Run, told: Any, tmp_path: Path
 ) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "publish", "-"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-    )
+    # A shell lets what it runs in the background ignore Ctrl-C; a child inherits it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(
+            [*COMMAND, "publish", "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stdin is not None
     process.stdin.write(GOOD)
     process.stdin.flush()

@@ -11,10 +11,9 @@ from typing import Any
 from uuid import uuid4
 
 from aiokafka.structs import ConsumerRecord
-from faust.types import TP
 
-from support.changelogs import LOG, Owner, Topic
-from support.told import turn
+from support.changelogs import Owner, Topic
+from support.round_bench import TURNS, RoundBench, chunk
 from turnstate.infra.services.redis import RedisServer, start_redis
 from turnstate.schemas.ids import SessionName
 from turnstate.storage.hot.redis_marks import LEASE_MS, Marks
@@ -25,31 +24,18 @@ from turnstate.streams.kafka.hot_reads import Floor
 from turnstate.streams.kafka.hot_settings import redis_settings
 from turnstate.streams.kafka.hot_tier import HotPartition
 from turnstate.streams.kafka.hot_watch import HotWatch
-from turnstate.streams.kafka.metrics import WorkerMetrics
-from turnstate.streams.kafka.rounds import Rounds
-from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.kafka.transport import Chunk
 
-TURNS = TP("turns", 0)
 KEY = SessionName("t", "s").key()
 LIMIT_MS = 200
 
 
-def chunk(first: int, last: int) -> Chunk:
-    """Return the turns from the first to the last offset."""
-    records: list[Any] = [
-        ConsumerRecord(*TURNS, offset, 0, 0, None, turn(offset), None, 0, 0, ())
-        for offset in range(first, last + 1)
-    ]
-    return Chunk(TURNS, records, 1, first)
-
-
-class Bench:
+class Bench(RoundBench):
     """Rounds of one partition whose topics are lists, with a Redis that is real."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        self.owner = Owner(folder, Topic(), [], SystemClock())  # type: ignore[arg-type]
-        self.metrics = WorkerMetrics()
+        clock: Any = SystemClock()
+        super().__init__(Owner(folder, Topic(), [], clock))
         cluster = ClusterSettings(redis=url, hot_timeout_ms=LIMIT_MS)
         self.settings = redis_settings(cluster, uuid4().bytes)
         self.marks = Marks(self.settings)
@@ -57,20 +43,8 @@ class Bench:
         self.partition = self.owner.partition
         self.partition.redis = self.redis
         self.owner.take_over(1)
-        self.owns = self.confirmed = True
-        self.done: list[int] = []
-        self.rounds = Rounds(
-            sender=self,
-            topics=Topics(),
-            log=LOG,
-            partition_of=lambda _: self.partition,
-            is_current=lambda generation: generation == 1,
-            owns=lambda: self.owns,
-            done=lambda each: self.done.append(each.last_offset),
-            read_again=lambda each: self.done.append(-each.begin),
-            metrics=self.metrics,
-            confirmed_since=lambda _: self.confirmed,
-        )
+        self.confirmed = True
+        self.rounds = self.made_rounds(confirmed_since=lambda _: self.confirmed)
 
     def hot(self) -> HotPartition:
         """Return the partition's place in Redis, as another owner has it."""
@@ -114,6 +88,7 @@ def play(
             await bench.redis.close()
             await bench.marks.close()
             bench.owner.close()
+            assert not bench.again, "no turn was missing"
 
     async def run() -> None:
         async with opened() as bench:

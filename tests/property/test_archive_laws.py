@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from support.archived import StillClock, folded
+from support.archived import NOW_MS, folded
 from turnstate.agents.archive.deidentify import clean
 from turnstate.agents.archive.phones import default_deidentifier
 from turnstate.agents.archive.summary import (
@@ -62,7 +62,7 @@ def _summary(turns: list[dict[str, Any]]) -> SessionSummary:
         session.phases,
         rules=RULES,
         deidentifier=DEIDENTIFIER,
-        now_ms=StillClock().now_ms(),
+        now_ms=NOW_MS,
     )
 
 

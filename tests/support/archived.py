@@ -12,13 +12,10 @@ from turnstate.schemas.dialogue.phases import default_graph
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.position import Position
 from turnstate.storage.session_reader import fold_all, operations
+from turnstate.streams.clock import VirtualClock
 
-
-class StillClock:
-    """Tell one time."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
+NOW_MS = 1_700_000_000_000
+"""When sessions are archived."""
 
 
 def folded(name: SessionName, turns: Sequence[dict[str, Any]]) -> ToArchive:
@@ -34,7 +31,8 @@ def folded(name: SessionName, turns: Sequence[dict[str, Any]]) -> ToArchive:
     ]
     key = name.key()
     graph = default_graph()
-    session = rebuild(key, records, graph=graph, log_name="log", clock=StillClock())
+    clock = VirtualClock(NOW_MS)
+    session = rebuild(key, records, graph=graph, log_name="log", clock=clock)
     assert session.stored is not None, "a turn was accepted"
     ops = [op for _, op in operations(session, key, session.stored)]
     states = fold_all(session, key, session.stored, graph).states

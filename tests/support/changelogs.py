@@ -1,7 +1,9 @@
 """A changelog as a list, its owners one after another, and those that were replaced."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -296,3 +298,34 @@ def _turns(chance: Random, count: int, sessions: int) -> Iterator[bytes]:
         else:
             known.append(f"{number}")
         yield json.dumps(told).encode()
+
+
+Make = Callable[..., Owner]
+"""Makes an owner of a topic and a log, with an empty disk."""
+
+
+@contextmanager
+def owners(
+    folder: Path, clock: VirtualClock, packs: PackStore | None = None
+) -> Generator[Make]:
+    """Give what makes owners; all are closed in the end."""
+    made: list[Owner] = []
+    numbers = count()
+
+    def make(topic: Topic, log: list[bytes]) -> Owner:
+        made.append(Owner(folder / str(next(numbers)), topic, log, clock, packs))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for owner in made:
+            owner.close()
+
+
+def undisturbed(make: Make, log: list[bytes]) -> State:
+    """Return what a log folds into where nothing ever happens."""
+    owner = make(Topic(), log)
+    owner.take_over(1)
+    owner.fold(len(log))
+    return owner.state()

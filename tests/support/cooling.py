@@ -21,13 +21,14 @@ from turnstate.storage.moves.owner import At, HotTier, Moves
 from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.documents import Document
-from turnstate.streams.embedded.cold import READ_TWICE_MS, Tiering
+from turnstate.streams.embedded.cold import Tiering
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.settings import Settings
 from turnstate.streams.tiers.job import TierJob
 from turnstate.streams.tiers.leasing import TierLease
 from turnstate.streams.tiers.opening import COLD_FOLDER
 from turnstate.streams.tiers.packs import collect_garbage, compact_packs
+from turnstate.streams.tiers.reads import READ_TWICE_MS
 
 DAY_MS: Final = 86_400_000
 

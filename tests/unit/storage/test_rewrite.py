@@ -12,13 +12,9 @@ from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
 from turnstate.storage.rewrite import said_by, without_redacted
 from turnstate.storage.stored_head import StoredHead
+from turnstate.streams.clock import VirtualClock
 
 NAME = SessionName("t", "s")
-
-
-class _Clock:
-    def now_ms(self) -> int:
-        return 0
 
 
 def folded(ops: list[Op]) -> Fold:
@@ -39,8 +35,9 @@ def rewritten(ops: list[Op]) -> list[Op]:
     fold = folded(ops)
     head = fold.head()
     after = without_redacted(ops, head.redacted, fold.ids_changed)
+    clock = VirtualClock()
     session = refold(
-        NAME, StoredHead(head), after, graph=GRAPH, log_name="log", clock=_Clock()
+        NAME, StoredHead(head), after, graph=GRAPH, log_name="log", clock=clock
     )
     assert session.stored is not None
     assert digest(session.stored.head) == digest(head)

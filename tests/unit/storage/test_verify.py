@@ -25,14 +25,10 @@ from turnstate.storage.warm.tables import (
     life_prefix,
     session_prefix,
 )
+from turnstate.streams.clock import VirtualClock
 
 KEY = SessionName("t", "s").key()
 PREFIX = life_prefix(KEY, 1)
-
-
-class _Clock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
 
 
 def turn(number: int, **fields: object) -> bytes:
@@ -45,7 +41,7 @@ def turn(number: int, **fields: object) -> bytes:
 def store(tmp_path: Path) -> Iterator[WarmStore]:
     """Give a store with one session: 70 turns sealed, then an edit and 5 turns."""
     opened = WarmStore(tmp_path / "warm", log_name="log")
-    agent = refolder(opened, default_graph(), "log", _Clock())
+    agent = refolder(opened, default_graph(), "log", VirtualClock(1_700_000_000_000))
     raws = [turn(number) for number in range(70)]
     raws += [turn(70, op="edit", target="id3", role="system")]
     raws += [turn(number) for number in range(71, 76)]
@@ -139,7 +135,7 @@ def _swap_frames(store: WarmStore) -> None:
 
 def _foreign_frame(store: WarmStore) -> None:
     record = Record(turn(0, session="other"), Position(b"log", 0, 99))
-    agent = refolder(store, default_graph(), "log", _Clock())
+    agent = refolder(store, default_graph(), "log", VirtualClock(1_700_000_000_000))
     (other,) = agent.fold([record]).changes
     change(store, FRAMES, nth(store, FRAMES, 1)[0], other.frame)
 

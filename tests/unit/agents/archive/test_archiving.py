@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from random import Random
 
-from support.archived import StillClock, folded
+from support.archived import NOW_MS, folded
 from support.faulty_objects import FaultyObjects, Mishap
 from support.memory_objects import MemoryObjects
 from turnstate.agents.archive.archiving import (
@@ -20,6 +20,7 @@ from turnstate.schemas.errors import UnavailableError
 from turnstate.schemas.ids import SessionName
 from turnstate.storage.archive import Archive
 from turnstate.storage.cold.objects import ObjectStore
+from turnstate.streams.clock import VirtualClock
 
 
 def _agent(objects: ObjectStore, keep_ms: int | None = None) -> ArchiveAgent:
@@ -27,7 +28,7 @@ def _agent(objects: ObjectStore, keep_ms: int | None = None) -> ArchiveAgent:
         Archive(objects, Random(1).randbytes),
         rules=SummaryRules(b"sixteen bytes and more"),
         deidentifier=default_deidentifier(),
-        clock=StillClock(),
+        clock=VirtualClock(NOW_MS),
         keep_ms=keep_ms,
     )
 
@@ -52,7 +53,7 @@ def _run(agent: ArchiveAgent, *batches: ArchiveBatch) -> list[Archived]:
 
 
 def test_batches_are_archived_in_order_and_read_back() -> None:
-    objects = MemoryObjects(StillClock().now_ms)
+    objects = MemoryObjects(VirtualClock(NOW_MS).now_ms)
     told = _run(_agent(objects), _batch("b1", "a", "b"), _batch("b2", "c"))
     assert [(each.batch_id, each.sessions, each.error) for each in told] == [
         ("b1", 2, None),
@@ -65,7 +66,7 @@ def test_batches_are_archived_in_order_and_read_back() -> None:
 
 
 def test_a_batch_that_fails_is_told_and_the_next_goes_on() -> None:
-    objects = MemoryObjects(StillClock().now_ms)
+    objects = MemoryObjects(VirtualClock(NOW_MS).now_ms)
     faulty = FaultyObjects(objects, {2: Mishap.REFUSED})
     agent = _agent(faulty)
     told = _run(agent, _batch("b1", "a"), _batch("b2", "b"), _batch("b1", "a"))
@@ -76,13 +77,13 @@ def test_a_batch_that_fails_is_told_and_the_next_goes_on() -> None:
 
 
 def test_the_same_batch_again_is_there_already() -> None:
-    agent = _agent(MemoryObjects(StillClock().now_ms))
+    agent = _agent(MemoryObjects(VirtualClock(NOW_MS).now_ms))
     told = _run(agent, _batch("b1", "a"), _batch("b1", "a"))
     assert [each.was_there for each in told] == [False, True]
 
 
 def test_a_batch_is_kept_as_long_as_the_policy_says() -> None:
-    objects = MemoryObjects(StillClock().now_ms)
+    objects = MemoryObjects(VirtualClock(NOW_MS).now_ms)
     agent = _agent(objects, keep_ms=0)
     _run(agent, _batch("b1", "a"))
     assert asyncio.run(agent.expire()) == ["b1"]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.archived import StillClock, folded
+from support.archived import NOW_MS, folded
 from turnstate.agents.archive.languages import language_of
 from turnstate.agents.archive.phones import default_deidentifier
 from turnstate.agents.archive.summary import (
@@ -35,7 +35,7 @@ def _summary(turns: list[dict[str, Any]], **rules: Any) -> SessionSummary:
         session.phases,
         rules=SummaryRules(KEY, **rules),
         deidentifier=DEIDENTIFIER,
-        now_ms=StillClock().now_ms(),
+        now_ms=NOW_MS,
     )
 
 

@@ -21,16 +21,10 @@ from turnstate.schemas.ids import SessionName
 from turnstate.schemas.position import Position
 from turnstate.storage.repair import OneSession
 from turnstate.storage.stored_head import NO_SESSION, StoredHead
+from turnstate.streams.clock import VirtualClock
 
 NAME = SessionName("t", "s")
 KEY = NAME.key()
-
-
-class Clock:
-    """A clock that stands still."""
-
-    def now_ms(self) -> int:
-        return 1
 
 
 def at(version: int, incarnation: int = 1) -> StoredHead:
@@ -46,7 +40,7 @@ def turn(number: int, **fields: Any) -> Record:
 def upserts(batches: list[list[Record]]) -> list[EntityUpsert]:
     """Return what comes of a session that is folded in these batches."""
     session = OneSession(KEY)
-    agent = refolder(session, default_graph(), "log", Clock())
+    agent = refolder(session, default_graph(), "log", VirtualClock(1))
     found: list[EntityUpsert] = []
     for batch in batches:
         for change in agent.fold(batch).changes:

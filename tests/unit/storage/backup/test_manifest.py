@@ -10,13 +10,13 @@ from turnstate.schemas.errors import (
     NotFoundError,
     UnknownVersionError,
 )
+from turnstate.storage.backup.content import content_hash
 from turnstate.storage.backup.manifest import (
     FORMAT,
     BackupFile,
     Manifest,
     PackCopy,
     StoreFacts,
-    content_hash,
     decode_manifest,
     encode_manifest,
     manifest_name,

@@ -27,14 +27,10 @@ from turnstate.storage.session_reader import operations
 from turnstate.storage.stored_head import NO_SESSION, StoredHead, encode_stored_head
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.streams.clock import VirtualClock
 
 NAME = SessionName("t", "s")
 KEY = NAME.key()
-
-
-class _Clock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
 
 
 class Folding:
@@ -42,7 +38,8 @@ class Folding:
 
     def __init__(self) -> None:
         self.session = OneSession(KEY)
-        self.agent = refolder(self.session, default_graph(), "log", _Clock())
+        clock = VirtualClock(1_700_000_000_000)
+        self.agent = refolder(self.session, default_graph(), "log", clock)
         self.count = 0
 
     def change(self, **fields: Any) -> SessionChange:

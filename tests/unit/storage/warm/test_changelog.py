@@ -1,13 +1,21 @@
 """A changelog gives the state back: cut anywhere, compacted, by many owners."""
 
-from collections.abc import Callable, Generator
-from itertools import count
+from collections.abc import Generator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from support.changelogs import Kept, Owner, Send, State, Topic, turns_of_all_kinds
+from support.changelogs import (
+    Kept,
+    Make,
+    Owner,
+    Send,
+    Topic,
+    owners,
+    turns_of_all_kinds,
+    undisturbed,
+)
 from turnstate.schemas.errors import CorruptDataError, UnknownVersionError
 from turnstate.storage.warm.changelog import folded_position
 from turnstate.storage.warm.changelog_reader import ChangelogReader
@@ -18,8 +26,6 @@ from turnstate.storage.warm.changelog_records import (
     owner_record,
 )
 from turnstate.streams.clock import VirtualClock
-
-Make = Callable[..., Owner]
 
 TURNS = 160
 
@@ -32,24 +38,8 @@ def fixture_clock() -> VirtualClock:
 @pytest.fixture(name="make")
 def fixture_make(tmp_path: Path, clock: VirtualClock) -> Generator[Make]:
     """Make owners with an empty disk; all are closed in the end."""
-    made: list[Owner] = []
-    numbers = count()
-
-    def make(topic: Topic, log: list[bytes]) -> Owner:
-        made.append(Owner(tmp_path / str(next(numbers)), topic, log, clock))
-        return made[-1]
-
-    yield make
-    for owner in made:
-        owner.close()
-
-
-def _undisturbed(make: Make, log: list[bytes]) -> State:
-    """Return what a log folds into where nothing ever happens."""
-    owner = make(Topic(), log)
-    owner.take_over(1)
-    owner.fold(len(log))
-    return owner.state()
+    with owners(tmp_path, clock) as make:
+        yield make
 
 
 def _history(owner: Owner, clock: VirtualClock, chance: Random) -> None:
@@ -78,7 +68,7 @@ def test_any_beginning_is_a_state_in_which_every_session_is_whole(
         reader.state()
     reader_topic.records = topic.records
     reader.restore()
-    assert reader.state() == owner.state() == _undisturbed(make, log)
+    assert reader.state() == owner.state() == undisturbed(make, log)
     assert reader.rows() == owner.rows()
     assert folded_position(reader.partition.store) == (TURNS - 1, 0)
 
@@ -177,7 +167,7 @@ def test_what_a_replaced_owner_sends_late_takes_nothing_away(
     topic.compact(topic.end)
     third = make(topic, log)
     third.restore()
-    assert third.state() == second.state() == _undisturbed(make, log)
+    assert third.state() == second.state() == undisturbed(make, log)
     assert third.rows() == second.rows()
 
 
@@ -198,7 +188,7 @@ def test_a_late_write_before_the_new_owner_has_written_anything_is_void(
     third = make(topic, log)
     third.restore()
     assert third.rows() == second.rows()
-    assert third.state() == _undisturbed(make, log)
+    assert third.state() == undisturbed(make, log)
 
 
 def test_a_late_seal_takes_no_frame_away(make: Make, clock: VirtualClock) -> None:
@@ -215,7 +205,7 @@ def test_a_late_seal_takes_no_frame_away(make: Make, clock: VirtualClock) -> Non
     third = make(topic, log)
     third.restore()
     assert third.rows() == second.rows()
-    assert third.state() == _undisturbed(make, log)
+    assert third.state() == undisturbed(make, log)
 
 
 def test_who_reads_a_later_claim_is_not_the_owner(
@@ -269,7 +259,7 @@ def test_owners_come_and_go_and_one_state_is_left(
     fresh = make(topic, log)
     fresh.restore()
     assert fresh.rows() == owner.rows()
-    assert fresh.state() == owner.state() == _undisturbed(make, log)
+    assert fresh.state() == owner.state() == undisturbed(make, log)
     for worker in workers:
         worker.restore()
         assert worker.rows() == owner.rows()

@@ -1,14 +1,22 @@
 """Sessions go to the cold tier and come back, and the changelog restores them whole."""
 
 import os
-from collections.abc import Callable, Generator
-from itertools import count
+from collections.abc import Generator
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from support.changelogs import Kept, Owner, Send, State, Topic, turns_of_all_kinds
+from support.changelogs import (
+    Kept,
+    Make,
+    Owner,
+    Send,
+    Topic,
+    owners,
+    turns_of_all_kinds,
+    undisturbed,
+)
 from turnstate.schemas.errors import UnavailableError
 from turnstate.storage.cold.directory import DirectoryObjects
 from turnstate.storage.cold.store import PackStore
@@ -21,8 +29,6 @@ from turnstate.storage.warm.changelog_records import (
     decode_record,
 )
 from turnstate.streams.clock import VirtualClock
-
-Make = Callable[..., Owner]
 
 TURNS = 120
 
@@ -41,24 +47,8 @@ def fixture_make(
     packs = PackStore(
         DirectoryObjects(tmp_path / "cold"), clock=clock.now_ms, chance=os.urandom
     )
-    made: list[Owner] = []
-    numbers = count()
-
-    def make(topic: Topic, log: list[bytes]) -> Owner:
-        folder = tmp_path / str(next(numbers))
-        made.append(Owner(folder, topic, log, clock, packs))
-        return made[-1]
-
-    yield make
-    for owner in made:
-        owner.close()
-
-
-def _undisturbed(make: Make, log: list[bytes]) -> State:
-    owner = make(Topic(), log)
-    owner.take_over(1)
-    owner.fold(len(log))
-    return owner.state()
+    with owners(tmp_path, clock, packs) as make:
+        yield make
 
 
 def _folded(owner: Owner) -> int:
@@ -116,7 +106,7 @@ def test_a_late_turn_of_a_cold_session_wakes_it(
         owner.fold(20)
         clock.advance(1000)
         owner.cool(owner.keys(cold=False))
-    assert owner.state() == _undisturbed(make, log)
+    assert owner.state() == undisturbed(make, log)
     topic.compact(topic.end)
     assert _restored(make, topic, log).rows() == owner.rows()
 
@@ -174,7 +164,7 @@ def test_a_disk_from_before_follows_a_compacted_topic(
     for worker in (old, middle, make(topic, log)):
         worker.restore()
         assert worker.rows() == owner.rows()
-        assert worker.state() == _undisturbed(make, log)
+        assert worker.state() == undisturbed(make, log)
 
 
 def test_an_erase_of_a_cold_session_leaves_nothing_in_the_topic(
@@ -220,7 +210,7 @@ def test_what_a_replaced_owner_sends_late_takes_no_session_away(
     topic.compact(topic.end)
     fresh = _restored(make, topic, log)
     assert fresh.rows() == second.rows()
-    assert fresh.state() == _undisturbed(make, log)
+    assert fresh.state() == undisturbed(make, log)
 
 
 def test_records_say_no_more_than_old_readers_know_where_nothing_is_cold(
@@ -317,7 +307,7 @@ def test_any_cut_of_any_history_restores_whole_sessions(
             owner.take_over(generation)
     for send in late:
         send()
-    wanted = _undisturbed(make, log)
+    wanted = undisturbed(make, log)
     assert owner.state() == wanted
     for cut in sorted(chance.sample(range(1, len(whole) + 1), 6)):
         part = Topic()

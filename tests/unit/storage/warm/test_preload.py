@@ -18,16 +18,10 @@ from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.storage.warm.preload import Preloader
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import FRAMES
+from turnstate.streams.clock import VirtualClock
 
 KEY = SessionName("t", "s").key()
 TURNS = 200
-
-
-class Clock:
-    """A clock that stands still."""
-
-    def now_ms(self) -> int:
-        return 1
 
 
 class Damaged(WarmStore):
@@ -59,7 +53,7 @@ def filled(path: Path) -> None:
         for at in range(TURNS)
     ]
     session = rebuild(
-        KEY, turns, graph=default_graph(), log_name="log", clock=Clock()
+        KEY, turns, graph=default_graph(), log_name="log", clock=VirtualClock(1)
     )
     store = WarmStore(path, log_name="log")
     for change in session.changes:

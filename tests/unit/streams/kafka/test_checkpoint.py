@@ -3,66 +3,24 @@
 import asyncio
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka.structs import ConsumerRecord
-from faust.types import TP
 
-from support.changelogs import LOG, Owner, Topic
-from support.told import turn
+from support.changelogs import Owner, Topic
+from support.round_bench import RoundBench, chunk
 from turnstate.schemas.operation import Op
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.kafka.checkpoint import Checkpointer
-from turnstate.streams.kafka.metrics import WorkerMetrics
-from turnstate.streams.kafka.rounds import Rounds
-from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.kafka.transport import Chunk
 
-TURNS = TP("turns", 0)
 
-
-def chunk(first: int, last: int, *, begin: int | None = None) -> Chunk:
-    """Return turns from the first to the last offset, fetched from `begin` on."""
-    records: list[Any] = [
-        ConsumerRecord(*TURNS, offset, 0, 0, None, turn(offset), None, 0, 0, ())
-        for offset in range(first, last + 1)
-    ]
-    return Chunk(TURNS, records, 1, first if begin is None else begin)
-
-
-class Bench:
+class Bench(RoundBench):
     """A checkpointer with one partition; what it sends is kept in lists."""
 
     def __init__(self, folder: Path) -> None:
-        self.owner = Owner(folder, Topic(), [], VirtualClock(1))
+        super().__init__(Owner(folder, Topic(), [], VirtualClock(1)))
         self.owner.take_over(1)
-        self.owns = True
-        self.sent: dict[str, list[Any]] = {}
-        self.done: list[int] = []
-        self.again: list[int] = []
-        self.checkpointer = Checkpointer(
-            Rounds(
-                sender=self,
-                topics=Topics(),
-                log=LOG,
-                partition_of=lambda _: self.owner.partition,
-                is_current=lambda generation: generation == 1,
-                owns=lambda: self.owns,
-                done=lambda each: self.done.append(each.last_offset),
-                read_again=lambda each: self.again.append(each.begin),
-                metrics=WorkerMetrics(),
-            )
-        )
-
-    async def send_rows(
-        self, topic: str, partition: int, rows: Sequence[Any]
-    ) -> int | None:
-        """Keep rows."""
-        assert partition == 0
-        kept = self.sent.setdefault(topic, [])
-        kept += rows
-        return len(kept) - 1 if rows else None
+        self.checkpointer = Checkpointer(self.made_rounds())
 
     def rounds(self, *chunks: Chunk, owned: Sequence[bool] = ()) -> None:
         """Hand over chunks, one a round, and wait until each is done or dropped.

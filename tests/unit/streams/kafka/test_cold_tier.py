@@ -2,16 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiokafka.structs import ConsumerRecord
-from faust.types import TP
 
-from support.changelogs import LOG, Owner, Topic
-from support.told import turn
+from support.changelogs import Owner, Topic
+from support.round_bench import RoundBench, chunk
 from turnstate.schemas.errors import UnavailableError
 from turnstate.storage.cold.directory import DirectoryObjects
 from turnstate.storage.cold.store import PackStore
@@ -19,13 +16,7 @@ from turnstate.storage.moves.journal import Plan
 from turnstate.storage.moves.owner import Copied
 from turnstate.storage.session_image import encode_image
 from turnstate.streams.clock import VirtualClock
-from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.partition_moves import PartitionMoves
-from turnstate.streams.kafka.rounds import Rounds
-from turnstate.streams.kafka.topics import Topics
-from turnstate.streams.kafka.transport import Chunk
-
-TURNS = TP("turns", 0)
 
 
 class Away(DirectoryObjects):
@@ -40,49 +31,24 @@ class Away(DirectoryObjects):
         return super().read(name, start, length)
 
 
-class Bench:
+class Bench(RoundBench):
     """Rounds of one partition with a cold tier in a folder."""
 
     def __init__(self, folder: Path) -> None:
         clock = VirtualClock(1_700_000_000_000)
         self.objects = Away(folder / "cold")
         self.packs = PackStore(self.objects, clock=clock.now_ms, chance=os.urandom)
-        self.owner = Owner(folder / "store", Topic(), [], clock, self.packs)
+        super().__init__(
+            Owner(folder / "store", Topic(), [], clock, self.packs)
+        )
         self.owner.take_over(1)
         self.partition = self.owner.partition
-        self.sent: dict[str, list[Any]] = {}
-        self.done: list[int] = []
-        self.owns = True
-        self.metrics = WorkerMetrics()
-        self.rounds = Rounds(
-            sender=self,
-            topics=Topics(),
-            log=LOG,
-            partition_of=lambda _: self.partition,
-            is_current=lambda generation: generation == 1,
-            owns=lambda: self.owns,
-            done=lambda each: self.done.append(each.last_offset),
-            read_again=lambda each: self.done.append(-each.begin),
-            metrics=self.metrics,
-        )
+        self.rounds = self.made_rounds()
         self.moves = PartitionMoves(self.partition, self.rounds, clock.now_ms)
-
-    async def send_rows(
-        self, topic: str, partition: int, rows: Sequence[Any]
-    ) -> int | None:
-        """Keep rows."""
-        assert partition == 0
-        kept = self.sent.setdefault(topic, [])
-        kept += rows
-        return len(kept) - 1 if rows else None
 
     async def fold(self, offset: int, session: str = "s") -> None:
         """Fold one turn."""
-        raw = turn(offset, session)
-        records: list[Any] = [
-            ConsumerRecord(*TURNS, offset, 0, 0, None, raw, None, 0, 0, ())
-        ]
-        await self.rounds.run([Chunk(TURNS, records, 1, offset)])
+        await self.rounds.run([chunk(offset, offset, session=session)])
 
     async def cool(self) -> list[bytes]:
         """Send every session to the cold tier, as a job does."""
@@ -118,6 +84,7 @@ def fixture_bench(tmp_path: Path) -> Generator[Bench]:
     bench = Bench(tmp_path)
     yield bench
     bench.owner.close()
+    assert not bench.again, "no turn was missing"
 
 
 def test_a_turn_of_a_cold_session_brings_it_back(bench: Bench) -> None:
