@@ -44,7 +44,12 @@ class Bench(RoundBench):
         self.partition.redis = self.redis
         self.owner.take_over(1)
         self.confirmed = True
-        self.rounds = self.made_rounds(confirmed_since=lambda _: self.confirmed)
+        self.rounds = self.made_rounds(confirmed_since=self.is_confirmed)
+
+    def is_confirmed(self, since_s: float) -> bool:
+        """Say whether the group has confirmed the worker, whenever that was."""
+        del since_s
+        return self.confirmed
 
     def hot(self) -> HotPartition:
         """Return the partition's place in Redis, as another owner has it."""
