@@ -14,7 +14,7 @@ from turnstate.replay.bench.figures import Report, rounded
 from turnstate.streams.bench.publishing import checked, fsync_ms, published
 from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.store import EmbeddedStore
-from turnstate.streams.process import tune_garbage_collector
+from turnstate.streams.process import tune_process
 from turnstate.streams.settings import Settings
 
 TENTHS: Final = 10
@@ -23,7 +23,7 @@ _MIB: Final = 1 << 20
 
 def main(lines: str, data: str, hot_bytes: str) -> None:
     """Publish a file of turns, seal, verify; print the report."""
-    tune_garbage_collector()
+    tune_process()
     settings = Settings(data=Path(data))
     if int(hot_bytes):
         settings = replace(settings, hot_bytes=int(hot_bytes))

@@ -33,7 +33,7 @@ def bench(
     from turnstate.streams.bench import BENCHES, run_bench
     from turnstate.streams.cli.doors import log_to_stderr, settings_of
     from turnstate.streams.cli.progress import bar
-    from turnstate.streams.process import tune_garbage_collector
+    from turnstate.streams.process import tune_process
 
     settings_of(data, profile, what="bench")
     if size not in ("small", "large"):
@@ -45,7 +45,7 @@ def bench(
         answer({"benches": names}, as_json, [Table("benches", ("name",), zip(names))])
         return
     log_to_stderr()
-    tune_garbage_collector()
+    tune_process()
     chosen: Literal["small", "large"] = "small" if size == "small" else "large"
     with bar(name) as step:
         document: dict[str, Any] = run_bench(name, chosen, step)

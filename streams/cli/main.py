@@ -308,9 +308,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] and given[0] in _LONG:
-        from turnstate.streams.process import tune_garbage_collector
+        from turnstate.streams.process import tune_process
 
-        tune_garbage_collector()
+        tune_process()
     code = run(given)
     # What is left to do at exit (RocksDB's own threads) has nothing to say.
     sys.exit(code)

@@ -18,7 +18,7 @@ from turnstate.schemas.errors import InvalidInputError, UnavailableError
 from turnstate.streams.kafka.replay_loop import FoldedShare, Share, folded_share
 from turnstate.streams.kafka.replay_plan import Plan
 from turnstate.streams.kafka.replay_range import Source
-from turnstate.streams.process import tune_garbage_collector
+from turnstate.streams.process import tune_process
 
 SMALL_RECORDS: Final = 20_000
 """Fewer are folded before other processes have started."""
@@ -193,7 +193,7 @@ _counts: Any = None
 def _begin(counts: Any) -> None:
     global _counts  # noqa: PLW0603 - shared memory cannot ride with a job
     _counts = counts
-    tune_garbage_collector()
+    tune_process()
 
 
 def _in_process(share: Share, at: int) -> FoldedShare:

@@ -26,7 +26,7 @@ from turnstate.streams.kafka.tier_agent import TierAgent
 from turnstate.streams.kafka.topic_ids import topic_id
 from turnstate.streams.kafka.topics import Topics, check_topics
 from turnstate.streams.kafka.worker_doors import WorkerDoors
-from turnstate.streams.process import tune_garbage_collector
+from turnstate.streams.process import tune_process
 from turnstate.streams.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -72,7 +72,7 @@ def run_worker(
     folder.mkdir(parents=True, exist_ok=True)
     lock = _locked(folder, instance)
     try:
-        tune_garbage_collector()
+        tune_process()
         _quiet()
         worker = Worker(
             settings, cluster, instance, clock or SystemClock(), told or _log_progress
