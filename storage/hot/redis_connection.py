@@ -1,11 +1,15 @@
 """Where a Redis is, with which limits it is asked, and the client that does so."""
 
 import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from turnstate.schemas.errors import InvalidInputError, UnavailableError
+from turnstate.storage.hot.redis_failures import FAILURES
 
 try:
     from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
@@ -173,16 +177,25 @@ class Client(NamedTuple):
     others: tuple[Any, ...] = ()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, whether or not Redis says good-bye in time.
+
+        redis-py closes a socket, waits for its end, and raises where that
+        takes as long as a connection may: the socket is closed all the same.
+        """
         for each in (self.commands, *self.others):
-            await each.aclose()
+            await _hung_up(each.aclose)
         if not self.is_cluster:
-            await self.commands.connection_pool.aclose()
+            await _hung_up(self.commands.connection_pool.aclose)
             return
         # The client closes once only, even if it connected again since, as it
         # does while it follows a slot on the move.
         for nodes in ("nodes_cache", "startup_nodes"):
-            await self.commands.nodes_manager.aclose(nodes)
+            await _hung_up(partial(self.commands.nodes_manager.aclose, nodes))
+
+
+async def _hung_up(close: Callable[[], Awaitable[None]]) -> None:
+    with suppress(*FAILURES):
+        await close()
 
 
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):

@@ -246,7 +246,7 @@ def _why(reason: BaseException) -> TurnstateError:
     if isinstance(reason, KafkaError):
         return _gone(reason)
     return UnavailableError(
-        f"the worker stopped: {reason!r}",
+        f"the worker stopped: {type(reason).__qualname__}: {reason}",
         hint="restart it; if it comes again, report it with this line",
         code="worker_failed",
     )

@@ -1,7 +1,9 @@
 """Redis killed, empty, full, slow, failed over: said at once, and gone on from."""
 
 import asyncio
+import os
 import random
+import signal
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -22,11 +24,13 @@ from support.hot_sessions import (
 )
 from support.redis_nodes import ForgetfulRedis, Watched, until
 from support.shared_services import started
+from turnstate.infra.services.redis import RedisServer, start_redis
 from turnstate.schemas.errors import FencedError, UnavailableError
 from turnstate.schemas.ids import SessionName
 from turnstate.storage.hot.blocking import BlockingTier
 from turnstate.storage.hot.redis import RedisTier
 from turnstate.storage.hot.redis_cache import HotCache
+from turnstate.storage.hot.redis_connection import connect
 from turnstate.storage.hot.redis_failures import FULL
 from turnstate.storage.tier import SessionChange
 
@@ -115,6 +119,33 @@ def test_a_slow_one_is_given_up_in_time_and_taken_up_again(start: Start) -> None
         assert await tier.heads([KEY]) == [made[2].after]
 
     with_tier(settings(server.url, **QUICK), scene)
+
+
+def test_hanging_up_is_not_held_by_one_that_listens_to_nothing(tmp_path: Path) -> None:
+    """A worker that gave a partition back ended by what redis-py says of that."""
+    server: RedisServer = started(start_redis, tmp_path / "redis")
+    assert server.pid is not None
+
+    async def scene() -> None:
+        slow = {"timeout_ms": 60_000, "connect_timeout_ms": 200}
+        client = connect(settings(server.url, **slow))
+        await client.commands.ping()
+        os.kill(server.pid or 0, signal.SIGSTOP)
+        writing = asyncio.ensure_future(client.commands.set("k", bytes(64 << 20)))
+        await asyncio.wait([writing], timeout=0.5)
+        assert not writing.done()
+        async with asyncio.timeout(5):
+            await client.close()
+        writing.cancel()
+        await asyncio.wait([writing])
+        # What was still to be sent keeps the socket until the other end is gone.
+        os.kill(server.pid or 0, signal.SIGKILL)
+        await asyncio.sleep(0.2)
+
+    try:
+        asyncio.run(scene())
+    finally:
+        server.stop()
 
 
 def test_a_write_that_was_given_up_and_came_late_breaks_nothing(start: Start) -> None:
