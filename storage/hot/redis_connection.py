@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from turnstate.schemas.errors import InvalidInputError, UnavailableError
-from turnstate.storage.hot.redis_failures import FAILURES
 
 try:
     from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
@@ -22,6 +21,9 @@ except ImportError as error:
     raise UnavailableError(
         "redis-py is not installed", hint="pip install 'turnstate[redis]'"
     ) from error
+
+# Behind the question for redis-py, which it needs, too.
+from turnstate.storage.hot.redis_failures import FAILURES
 
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379

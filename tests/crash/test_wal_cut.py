@@ -21,7 +21,7 @@ from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.store import EmbeddedStore
 from turnstate.streams.settings import Settings
 
-POSITIONS: Final = 60
+POSITIONS: Final = 24
 """Cuts that are tried where not every byte is."""
 
 NO_TURN: Final = b'{"tenant":"t","session":"s"}'

@@ -85,7 +85,6 @@ def test_a_dead_letter_gives_its_bytes_back(filled: Any, run: Run) -> None:
         ("rollback acme nobody 1", 3, "not_found"),
         ("dead-letters show 77", 3, "not_found"),
         ("fork acme a other", 4, "branch_exists"),
-        ("sessions --profile cluster", 6, "unavailable"),
         ("publish missing.jsonl", 2, "unreadable_file"),
     ],
 )
@@ -101,6 +100,13 @@ def test_an_error_has_its_exit_code_and_its_words(
     assert (plain.returncode, plain.stdout) == (code, b"")
     assert plain.stderr.startswith(b"error: ")
     assert plain.stderr.count(b"\n") == 1
+
+
+def test_brokers_that_do_not_answer_are_waited_for_and_named(told: Any) -> None:
+    code, document = told("sessions", "--profile", "cluster")
+
+    assert (code, document["error"]["code"]) == (6, "unavailable")
+    assert list(document["error"]) == ["code", "message", "field", "hint"]
 
 
 def test_an_empty_store_lists_nothing_and_that_is_no_error(told: Any) -> None:
