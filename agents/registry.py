@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, NamedTuple
 
-Stream = Literal["turns", "deltas", "changelog", "dead_letters"]
+Stream = Literal["turns", "deltas", "changelog", "entities", "dead_letters"]
 """A stream of the design, §7; a door gives it its name in a cluster."""
 
 
@@ -23,9 +23,13 @@ class AgentEntry(NamedTuple):
 
 
 SESSION: Final = AgentEntry(
-    "session", "turns", ("deltas", "changelog", "dead_letters"), "session key"
+    "session",
+    "turns",
+    ("deltas", "entities", "dead_letters", "changelog"),
+    "session key",
 )
-"""Folds turns into the state of their session (`agents/session`)."""
+"""Folds turns into the state of their session (`agents/session`), and tells every
+ten versions what it has become (`agents/tiering/entities`)."""
 
 AGENTS: Final[dict[str, AgentEntry]] = {entry.name: entry for entry in (SESSION,)}
 """All of them, by name.

@@ -66,7 +66,8 @@ def _known_id(draft: Draft, fold: Fold) -> Ruling | None:
     )
 
 
-def _expected_version(draft: Draft, fold: Fold) -> Ruling | None:
+def expected_version(draft: Draft, fold: Fold) -> Ruling | None:
+    """Return what keeps an operation out whose sender had read another version."""
     if draft.if_version is None or draft.if_version == fold.version:
         return None
     return Ruling(
@@ -161,7 +162,7 @@ def _constraints(draft: Draft, fold: Fold) -> Ruling | None:
 
 UNSTAMPED_RULES: Final[tuple[Callable[[Draft, Fold], Ruling | None], ...]] = (
     _known_id,
-    _expected_version,
+    expected_version,
     _branch_limit,
     _fork_is_new,
     _named_turns_are_turns,

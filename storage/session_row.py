@@ -65,7 +65,7 @@ def session_row(found: StoredHead | ColdHead, *, is_hot: bool = False) -> Sessio
         digest(found.head),
         found.text_bytes,
         found.arrived_ms,
-        0,
+        found.woken_ms,
         found.position,
         found.owner,
         is_sealed=found.sealed_version == found.head.version,

@@ -28,6 +28,8 @@ class StoredHead(Struct, array_like=True, frozen=True, gc=False):
         arrived_ms: When the last operation arrived; decides what is cold.
         owner: The first user that the session named.
         erased: Whether this incarnation began by an erase.
+        woken_ms: When it came back from the cold tier, and nothing was said
+            since; 0 = what is here was said here. It stays a while.
     """
 
     head: Head = EMPTY_HEAD
@@ -41,6 +43,7 @@ class StoredHead(Struct, array_like=True, frozen=True, gc=False):
     arrived_ms: int = 0
     owner: str | None = None
     erased: bool = False
+    woken_ms: int = 0
 
     @property
     def is_tombstone(self) -> bool:

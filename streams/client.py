@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -270,6 +271,14 @@ class Client:
             for event in events:
                 yield self._plain(event)
 
+    def entities(
+        self, tenant: str | None = None, **options: Any
+    ) -> Generator[Document]:
+        """Yield what sessions become, every ten versions; see `StoreCalls.entities`."""
+        with closing(self.store.entities(tenant, **options)) as upserts:
+            for upsert in upserts:
+                yield self._plain(upsert)
+
     def _plain(self, document: Document) -> Document:
         """Return a document without raw JSON in it."""
         if isinstance(self.store, OwnedStore):
@@ -372,19 +381,17 @@ class AsyncClient:
             yield row
 
     async def subscribe(
-        self,
-        tenant: str | None = None,
-        session: str | None = None,
-        *,
-        token: str | None = None,
-        follow: bool = True,
+        self, tenant: str | None = None, session: str | None = None, **options: Any
     ) -> AsyncGenerator[Document]:
         """Yield events; see `Client.subscribe`. Ends when it is closed."""
-
-        def begin(stopped: Callable[[], bool]) -> Iterator[Document]:
-            return self.client.subscribe(
-                tenant, session, token=token, follow=follow, stopped=stopped
-            )
-
-        async for event in in_thread(begin):
+        following = partial(self.client.subscribe, tenant, session, **options)
+        async for event in in_thread(lambda stopped: following(stopped=stopped)):
             yield event
+
+    async def entities(
+        self, tenant: str | None = None, **options: Any
+    ) -> AsyncGenerator[Document]:
+        """Yield entity upserts; see `Client.entities`. Ends when it is closed."""
+        following = partial(self.client.entities, tenant, **options)
+        async for upsert in in_thread(lambda stopped: following(stopped=stopped)):
+            yield upsert

@@ -1,16 +1,22 @@
-"""The archive agent: summaries of a batch of sessions, archived all or none."""
+"""Archive summaries of some sessions: cleaned first, then all of them or none."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 from turnstate.agents.archive.deidentify import Deidentifier
-from turnstate.agents.archive.summary import SummaryRules, encode_summary, summarise
-from turnstate.agents.ports import Clock
-from turnstate.schemas.errors import TurnstateError
+from turnstate.agents.archive.summary import (
+    SummaryRules,
+    encode_summary,
+    phases_along,
+    summarise,
+)
+from turnstate.agents.ports import Clock, Store
+from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import Op
 from turnstate.storage.archive import Archive
+from turnstate.storage.session_reader import fold_all, operations
 from turnstate.storage.stored_head import StoredHead
 
 PART_BYTES = 4 << 20
@@ -33,43 +39,41 @@ class ToArchive(NamedTuple):
     phases: Sequence[str]
 
 
-class ArchiveBatch(NamedTuple):
-    """Sessions that are archived together.
+def to_archive(
+    store: Store, key: bytes, stored: StoredHead, graph: DialogueGraph
+) -> ToArchive:
+    """Return what is to be archived of a session, out of the store that has it.
 
-    Attributes:
-        batch_id: Names the batch: the same sessions come under the same id again.
-        sessions: Which.
+    Raises:
+        CorruptDataError: it cannot be read: repair it first.
     """
-
-    batch_id: str
-    sessions: Sequence[ToArchive]
+    ops = [op for _, op in operations(store, key, stored)]
+    states = fold_all(store, key, stored, graph).states
+    return ToArchive(
+        SessionName.from_key(key), stored, ops, phases_along(ops, states)
+    )
 
 
 class Archived(NamedTuple):
     """What became of a batch.
 
     Attributes:
-        batch_id: Which.
+        batch_id: Names it.
         sessions: How many summaries it has.
         bytes: Of all of them.
         was_there: It was archived before.
-        error: Why nothing of it was archived; None where all of it was.
     """
 
     batch_id: str
     sessions: int
     bytes: int
     was_there: bool = False
-    error: TurnstateError | None = None
 
 
-class ArchiveAgent:
-    """Archive what it is given, batch after batch.
+class Archiver:
+    """Archive what it is given, all of it or none; blocks.
 
-    Summaries are made and cleaned before anything leaves the process; calls
-    that block run in a thread. A batch that fails leaves nothing, and is told
-    with its error: whoever gave it gives it again. An error of the input (a
-    bad batch id) is told the same way.
+    Summaries are made and cleaned before anything leaves the process.
 
     Args:
         archive: Where to.
@@ -94,48 +98,25 @@ class ArchiveAgent:
         self._clock = clock
         self._keep_ms = keep_ms
 
-    async def run(
-        self, batches: AsyncIterator[ArchiveBatch]
-    ) -> AsyncIterator[Archived]:
-        """Archive batch after batch, and yield what became of each."""
-        async for batch in batches:
-            yield await self.archive(batch)
-
-    async def archive(self, batch: ArchiveBatch) -> Archived:
-        """Archive one batch: all of it or none."""
-        return await asyncio.to_thread(self._archived, batch)
-
-    async def expire(self) -> list[str]:
-        """Remove the batches whose time is over; say which.
+    def archive(self, sessions: Sequence[ToArchive]) -> Archived:
+        """Archive some sessions as one batch; the same ones again are there already.
 
         Raises:
-            UnavailableError: the store is away; repeat it.
+            UnavailableError: the archive is away; nothing of it is archived.
+            CorruptDataError: the archive is damaged; likewise.
         """
-        return await asyncio.to_thread(self._archive.expire, self._clock.now_ms())
-
-    async def sweep(self) -> None:
-        """Remove what crashed writers have left.
-
-        Raises:
-            UnavailableError: the store is away; repeat it.
-        """
-        await asyncio.to_thread(self._archive.sweep, self._clock.now_ms())
-
-    def _archived(self, batch: ArchiveBatch) -> Archived:
         now_ms = self._clock.now_ms()
-        lines = [self._line(session, now_ms) for session in batch.sessions]
+        batch_id = batch_id_of(sessions)
+        lines = [self._line(session, now_ms) for session in sessions]
+        is_new = self._archive.put(
+            batch_id,
+            parts_of(lines),
+            records=len(lines),
+            now_ms=now_ms,
+            expires_ms=None if self._keep_ms is None else now_ms + self._keep_ms,
+        )
         size = sum(map(len, lines))
-        try:
-            is_new = self._archive.put(
-                batch.batch_id,
-                parts_of(lines),
-                records=len(lines),
-                now_ms=now_ms,
-                expires_ms=None if self._keep_ms is None else now_ms + self._keep_ms,
-            )
-        except TurnstateError as error:
-            return Archived(batch.batch_id, 0, 0, error=error)
-        return Archived(batch.batch_id, len(lines), size, was_there=not is_new)
+        return Archived(batch_id, len(lines), size, was_there=not is_new)
 
     def _line(self, session: ToArchive, now_ms: int) -> bytes:
         return encode_summary(
@@ -149,6 +130,17 @@ class ArchiveAgent:
                 now_ms=now_ms,
             )
         )
+
+
+def batch_id_of(sessions: Sequence[ToArchive]) -> str:
+    """Return the name of a batch: that of its sessions, as they stand."""
+    hashed = blake2b(digest_size=16)
+    for each in sessions:
+        head = each.stored.head
+        key = each.name.key()
+        hashed.update(len(key).to_bytes(2, "big") + key)
+        hashed.update(b"%d %d;" % (head.incarnation, head.version))
+    return hashed.hexdigest()
 
 
 def parts_of(lines: Sequence[bytes]) -> list[bytes]:

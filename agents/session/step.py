@@ -11,6 +11,7 @@ from turnstate.schemas.admission import (
     Verdict,
     admit_stamped,
     admit_unstamped,
+    expected_version,
     next_counter,
 )
 from turnstate.schemas.clocks import Dot, DotSet
@@ -345,6 +346,8 @@ class _Step:
             )
         elif incarnation < fold.incarnation:
             self._answer(Verdict.DUPLICATE, None, draft.turn_id, None)
+        elif (ruling := expected_version(draft, fold)) is not None:
+            self._answer(ruling.verdict, ruling.version, draft.turn_id, ruling.error)
         else:
             self._restart(incarnation + 1)
             self.erased = incarnation

@@ -15,6 +15,10 @@ from turnstate.storage.stored_head import StoredHead
 VERSIONS_AN_UPSERT: Final = 10
 """B10: the context becomes an entity every ten versions."""
 
+ENTITY_BYTES_MAX: Final = 900 << 10
+"""Of a value: with key and headers it fits a topic that takes 1 MiB, as topics do
+by default. One that is larger goes without slots, tags and usage, and says so."""
+
 _encoder: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -28,12 +32,25 @@ class EntityUpsert(NamedTuple):
         boundary: The multiple of ten that was passed; 0 for a removal.
         value: Canonical JSON; None removes the entity: the life was ended by
             an erase.
+        version: Which state the value shows: the boundary, or a later one.
     """
 
     key: bytes
     incarnation: int
     boundary: int
     value: bytes | None
+    version: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Return what orders the upserts of one session, the newest last.
+
+        A removal stands behind all that its life ever sent, and before the
+        next life.
+        """
+        if self.value is None:
+            return (self.incarnation + 1, 0, 0)
+        return (self.incarnation, self.boundary, self.version)
 
 
 def boundaries(before: int, after: int) -> range:
@@ -72,13 +89,13 @@ def entity_upserts(
     found: list[EntityUpsert] = []
     version = old.version
     if new.incarnation != old.incarnation:
-        if version >= VERSIONS_AN_UPSERT:
-            found.append(EntityUpsert(key, old.incarnation, 0, None))
+        found.append(EntityUpsert(key, new.incarnation - 1, 0, None))
         version = 0
     passed = boundaries(version, new.version)
     if passed:
         value = entity_value(key, new)
-        found += (EntityUpsert(key, new.incarnation, at, value) for at in passed)
+        life, shown = new.incarnation, new.version
+        found += (EntityUpsert(key, life, at, value, shown) for at in passed)
     return found
 
 
@@ -86,24 +103,30 @@ def entity_value(key: bytes, head: Head) -> bytes:
     """Return what is told of a session: its state without any text, as JSON.
 
     Canonical: keys in order, no white space, slot values as they are stored;
-    equal states give equal bytes.
+    equal states give equal bytes. A state that is too large for a record is
+    told without slots, tags and usage: `left_out` names them.
     """
     name = SessionName.from_key(key)
     state = head.branch_state(MAIN)
-    return _encoder.encode(
-        {
-            "tenant": name.tenant,
-            "session": name.session,
-            "incarnation": head.incarnation,
-            "version": head.version,
-            "digest": digest(head).hex(),
-            "slots": _slots(state),
-            "tags": sorted(state.tags) if state else [],
-            "phase": state.phase if state else None,
-            "usage": counter.values(head.usage),
-            "turn_count": head.turn_count,
-        }
-    )
+    told: dict[str, Any] = {
+        "tenant": name.tenant,
+        "session": name.session,
+        "incarnation": head.incarnation,
+        "version": head.version,
+        "digest": digest(head).hex(),
+        "slots": _slots(state),
+        "tags": sorted(state.tags) if state else [],
+        "phase": state.phase if state else None,
+        "usage": counter.values(head.usage),
+        "turn_count": head.turn_count,
+        "left_out": [],
+    }
+    value = _encoder.encode(told)
+    if len(value) <= ENTITY_BYTES_MAX:
+        return value
+    left_out = ["slots", "tags", "usage"]
+    less: dict[str, Any] = {"slots": {}, "tags": [], "usage": {}}
+    return _encoder.encode(told | less | {"left_out": left_out})
 
 
 def _slots(state: NodeState | None) -> Mapping[str, Any]:

@@ -88,6 +88,24 @@ class StoreFacts(Struct, frozen=True):
     sessions: int = 0
 
 
+class PartitionFacts(Struct, frozen=True):
+    """What the store of a cluster's partition was: how far, and of which changelog.
+
+    Attributes:
+        number: Which partition.
+        partitions: How many there were; with another number sessions lie elsewhere.
+        changelog: The topic id of the changelog, hexadecimal.
+        offset: Of the changelog's record that was applied last, -1 = none.
+        epoch: Of the owner: its number and the generation of the group.
+    """
+
+    number: int
+    partitions: int
+    changelog: str
+    offset: int
+    epoch: tuple[int, int]
+
+
 class Manifest(Struct, frozen=True):
     """One backup: everything that is needed to have the store back.
 
@@ -98,6 +116,7 @@ class Manifest(Struct, frozen=True):
         time_ms: When the checkpoint was made, epoch milliseconds.
         files: Every file of it, in the order of their names.
         packs: The packs in which its cold sessions lie.
+        partition: Of a cluster, where the store is the one of a partition.
     """
 
     format: int
@@ -106,6 +125,7 @@ class Manifest(Struct, frozen=True):
     time_ms: int
     files: list[BackupFile]
     packs: list[PackCopy] = []
+    partition: PartitionFacts | None = None
 
     @property
     def bytes(self) -> int:

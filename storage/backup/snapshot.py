@@ -21,6 +21,7 @@ from turnstate.storage.backup.manifest import (
     BackupFile,
     Manifest,
     PackCopy,
+    PartitionFacts,
     StoreFacts,
     encode_manifest,
     manifest_name,
@@ -80,6 +81,7 @@ def take_backup(
     now_ms: int,
     *,
     cold: ColdSource | None = None,
+    partition: PartitionFacts | None = None,
     progress: Progress | None = None,
 ) -> Taken:
     """Make a backup of a checkpoint's files; only the new ones are uploaded.
@@ -95,6 +97,7 @@ def take_backup(
         facts: What the store is.
         now_ms: When the checkpoint was made.
         cold: The packs to which its sessions point; they are copied, too.
+        partition: Of a cluster, where the store is that of a partition.
         progress: Is told how far it is.
 
     Raises:
@@ -119,6 +122,7 @@ def take_backup(
         now_ms,
         sorted(upload.files, key=lambda file: file.name),
         sorted(upload.packs, key=lambda copy: copy.pack),
+        partition,
     )
     _commit(objects, manifest)
     return Taken(manifest, upload.new, upload.bytes_new)

@@ -18,7 +18,7 @@ from turnstate.storage.hot.redis_value import (
 LEASE_MS: Final = 2_000
 """A mark that was not renewed for so long says nothing any more."""
 
-_FIELDS: Final = Struct(">QQq")
+_FIELDS: Final = Struct(">QQqQ")
 
 
 class Mark(NamedTuple):
@@ -31,11 +31,14 @@ class Mark(NamedTuple):
         epoch: Of the owner.
         generation: Of what it wrote; see `HotCache`.
         offset: Of the log, folded last; -1 = none.
+        ttl_ms: How long after its last turn a session is served; 0 = for ever.
+            So a reader goes by what the owner is set to.
     """
 
     epoch: int
     generation: int
     offset: int
+    ttl_ms: int = 0
 
 
 class Marked(NamedTuple):
@@ -86,7 +89,7 @@ class Marks:
 
     Example:
         >>> encode_mark(Mark(3, 0, -1)).hex()
-        '00000000000000030000000000000000ffffffffffffffff'
+        '00000000000000030000000000000000ffffffffffffffff0000000000000000'
     """
 
     def __init__(self, settings: RedisSettings, lease_ms: int = LEASE_MS) -> None:

@@ -18,7 +18,7 @@ from turnstate.storage.session_image import SessionImage
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.batch import Batch
-from turnstate.storage.warm.cold_rows import ColdHead, cold_head
+from turnstate.storage.warm.cold_rows import ColdHead, cold_head, woken_image
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import HEADS
 
@@ -176,12 +176,13 @@ class Moves:
     # -- up again ---------------------------------------------------------------
 
     def warm(
-        self, fetched: Mapping[bytes, tuple[ColdHead, SessionImage]]
+        self, fetched: Mapping[bytes, tuple[ColdHead, SessionImage]], now_ms: int
     ) -> list[bytes]:
         """Put cold sessions' rows back, but where a pointer has changed.
 
         Args:
             fetched: key → (the pointer as it was read, what lay there).
+            now_ms: Since when they are warm: they stay a while.
 
         Returns:
             The keys that came back, all by one write; their images in packs are
@@ -194,7 +195,7 @@ class Moves:
         for key, found in zip(keys, self._store.located(keys), strict=True):
             cold, image = fetched[key]
             if isinstance(found, ColdHead) and found == cold:
-                batch.stage_image(image)
+                batch.stage_image(woken_image(image, now_ms))
                 made.append(key)
         self._at("flip")
         if made:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from turnstate.schemas.errors import CorruptDataError
+from turnstate.schemas.errors import CorruptDataError, UnavailableError
 from turnstate.schemas.ids import turn_id_hash
 from turnstate.schemas.operation import Op
 from turnstate.storage.frames.chain import link_of
@@ -16,10 +16,12 @@ from turnstate.storage.tier import SessionChange
 from turnstate.storage.warm.batch import Batch
 from turnstate.storage.warm.changelog_records import (
     CLEAR,
+    CLEARED,
     COLD_KIND,
     DELETE,
     DELETE_RANGE,
     ERASE_KIND,
+    ERASING_KIND,
     FRAME_KIND,
     MARK_KIND,
     PLACE,
@@ -31,6 +33,7 @@ from turnstate.storage.warm.changelog_records import (
     RowRecord,
     encode,
     encode_rows,
+    record_of,
 )
 from turnstate.storage.warm.cold_rows import (
     ColdHead,
@@ -38,6 +41,7 @@ from turnstate.storage.warm.cold_rows import (
     encode_cold_head,
     is_cold_row,
 )
+from turnstate.storage.warm.erase_marks import ERASED_KEY
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import (
     FRAMES,
@@ -45,6 +49,7 @@ from turnstate.storage.warm.tables import (
     INDEX,
     META,
     SEGMENTS,
+    VERSION_BYTES,
     aside_key,
     id_key,
     life_prefix,
@@ -55,6 +60,9 @@ from turnstate.storage.warm.tables import (
 PART_BYTES: Final = 2 << 20
 """Of the rows of a session that comes back in one record; a segment that is
 larger goes alone."""
+
+REWRITTEN_BYTES_MAX: Final = 12 << 20
+"""Of a session that is written anew: it has to be whole in one record."""
 
 POSITION_KEY: Final = b"position"
 """Row of the store: offset and index that were folded last, and of which log."""
@@ -215,6 +223,38 @@ class ChangelogBatch(Batch):
         """Return the key of a part: of this owner, who brings it back once."""
         return WOKEN_KIND + prefix + number.to_bytes(4, "big") + self._epoch.key(b"")
 
+    def stage_rewritten(self, image: SessionImage) -> None:
+        """Put in a session out of which text was taken: one record, and tombstones.
+
+        One, so that no beginning of a changelog has half of it: its head stands
+        already, and would have no rows.
+
+        Raises:
+            UnavailableError: it is more than one record may hold.
+        """
+        prefix = life_prefix(image.key, image.incarnation)
+        self._bury(image.key, self.tombstones)
+        for table in CLEARED:
+            for at, _ in self._store.stored_rows(table, prefix):
+                super().delete(table, at)
+        self._rows.append((CLEAR, 0, prefix, b""))
+        super().stage_image(image)
+        self._forget_woken(image.key)
+        at = version_key(prefix, image.version)
+        self._end(_key(SEGMENT_KIND, at, link_of(image.frames[-1])))
+        made = self.records[-1].value or b""
+        if len(made) > REWRITTEN_BYTES_MAX:
+            raise UnavailableError(
+                f"the session takes {len(made)} bytes, more than one record may hold",
+                hint="what was redacted is shown to nobody; its bytes stay",
+                code="too_long_to_rewrite",
+            )
+
+    def stage_erasing(self, key: bytes, mark: bytes) -> None:
+        """Put in how far the erase of a session has come."""
+        self.put(META, ERASED_KEY + key, mark)
+        self._end(ERASING_KIND + session_prefix(key) + self._epoch.key(b""))
+
     def mark(self, offset: int, index: int, log: bytes = b"") -> None:
         """Say up to where a log is folded."""
         row = encode((offset, index, log))
@@ -231,15 +271,7 @@ class ChangelogBatch(Batch):
         for kind, table in ((FRAME_KIND, FRAMES), (SEGMENT_KIND, SEGMENTS)):
             for at, row in self._store.rows(table, prefix):
                 into.append(RowRecord(_key(kind, at, link_of(row)), None))
-        into += [RowRecord(part, None) for part in self._woken_parts(key)]
-
-    def _woken_parts(self, key: bytes) -> list[bytes]:
-        """Return the keys of the records by which a session came back."""
-        row = self._store.get(META, _WOKEN_KEY + key)
-        try:
-            return [] if row is None else _decode_keys(row)
-        except msgspec.MsgspecError as error:
-            raise CorruptDataError(f"the row {_WOKEN_KEY!r}: {error}") from error
+        into += [RowRecord(part, None) for part in woken_parts(self._store, key)]
 
     def _forget_woken(self, key: bytes) -> None:
         if self._store.get(META, _WOKEN_KEY + key) is not None:
@@ -270,6 +302,47 @@ def _cold_key(key: bytes, cold: ColdHead) -> bytes:
     where = f"{cold.pointer.pack} {cold.pointer.offset}".encode()
     told = hashlib.blake2b(where, digest_size=_LINK_BYTES, usedforsecurity=False)
     return COLD_KIND + at + told.digest()
+
+
+def is_needed(store: WarmStore, record_key: bytes) -> bool:
+    """Say whether a record of the changelog brings rows that a store has.
+
+    Whatever brings none of them may be buried: frames that were sealed, what a
+    replaced owner wrote, lives that are over.
+
+    Args:
+        store: Of the partition, with all that its owner has sent applied.
+        record_key: The key of the record.
+    """
+    about = record_of(record_key)
+    if about is None:
+        return True
+    prefix = life_prefix(about.session, about.incarnation)
+    rest = record_key[1:]
+    if about.kind == WOKEN_KIND:
+        return record_key in woken_parts(store, about.session)
+    if about.kind == COLD_KIND:
+        (found,) = store.located([about.session])
+        return isinstance(found, ColdHead) and record_key == _cold_key(
+            about.session, found
+        )
+    table = FRAMES if about.kind == FRAME_KIND else SEGMENTS
+    at = rest[: len(prefix) + VERSION_BYTES]
+    row = store.get(table, at)
+    return row is not None and record_key == _key(about.kind, at, link_of(row))
+
+
+def woken_parts(store: WarmStore, key: bytes) -> list[bytes]:
+    """Return the keys of the records by which a session came back.
+
+    Raises:
+        CorruptDataError: the row that says so is damaged.
+    """
+    row = store.get(META, _WOKEN_KEY + key)
+    try:
+        return [] if row is None else _decode_keys(row)
+    except msgspec.MsgspecError as error:
+        raise CorruptDataError(f"the row {_WOKEN_KEY!r}: {error}") from error
 
 
 def folded_position(

@@ -5,7 +5,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from turnstate.schemas.errors import CorruptDataError, UnknownVersionError
-from turnstate.storage.warm.tables import FRAMES, HEADS, INDEX, META, SEGMENTS
+from turnstate.storage.warm.tables import (
+    FRAMES,
+    HEADS,
+    INDEX,
+    LIFE_BYTES,
+    META,
+    SEGMENTS,
+)
 
 RECORD_VERSION: Final = 2
 """Form of a record; a higher one was written by a newer turnstate."""
@@ -24,6 +31,9 @@ COLD_KIND: Final = b"C"
 
 WOKEN_KIND: Final = b"W"
 """A part of a session that came back; the last part has its head."""
+
+ERASING_KIND: Final = b"J"
+"""An erase of a session was begun, or has come to its end: its mark."""
 
 MARK_KIND: Final = b"M"
 """Up to where an owner has folded the log; its record is written over."""
@@ -65,6 +75,41 @@ class RowRecord(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class RecordOf(NamedTuple):
+    """What the key of a record says of a session whose rows it brings.
+
+    Attributes:
+        kind: Of the record.
+        session: The session key.
+        incarnation: Which life of it.
+    """
+
+    kind: bytes
+    session: bytes
+    incarnation: int
+
+
+TEXT_KINDS: Final = frozenset({FRAME_KIND, SEGMENT_KIND, COLD_KIND, WOKEN_KIND})
+"""Of the records that hold something of what was said, or of who said it."""
+
+
+def record_of(key: bytes) -> RecordOf | None:
+    r"""Read the key of a record; None where it brings no text of a session.
+
+    Example:
+        >>> record_of(b"F" + b"\x00\x03" + b"key" + bytes(6) + b"\x02" + bytes(13))
+        RecordOf(kind=b'F', session=b'key', incarnation=2)
+        >>> record_of(b"M" + bytes(16)) is None
+        True
+    """
+    kind, length = key[:1], int.from_bytes(key[1:3], "big")
+    end = 3 + length
+    if kind not in TEXT_KINDS or len(key) < end + LIFE_BYTES:
+        return None
+    life = int.from_bytes(key[end : end + LIFE_BYTES], "big")
+    return RecordOf(kind, key[3:end], life)
 
 
 class Wire(msgspec.Struct, array_like=True, frozen=True, gc=False):

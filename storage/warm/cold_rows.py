@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnstate.schemas.dialogue.head import digest
 from turnstate.schemas.errors import CorruptDataError
@@ -14,7 +15,12 @@ from turnstate.storage.row_checksum import (
     with_checksum,
     without_checksum,
 )
-from turnstate.storage.stored_head import StoredHead
+from turnstate.storage.session_image import SessionImage
+from turnstate.storage.stored_head import (
+    StoredHead,
+    decode_stored_head,
+    encode_stored_head,
+)
 
 _MARK: Final = 0xC1
 """The first byte behind the checksum: MessagePack never uses it, so no head
@@ -74,6 +80,15 @@ def cold_head(stored: StoredHead, pointer: Pointer, now_ms: int) -> ColdHead:
         stored.position,
         stored.owner,
     )
+
+
+def woken_image(image: SessionImage, now_ms: int) -> SessionImage:
+    """Return an image whose head says since when it is warm again.
+
+    Whoever reads the head knows it then, after a restart and on another worker.
+    """
+    stored = replace(decode_stored_head(image.row), woken_ms=now_ms)
+    return image._replace(row=encode_stored_head(stored))
 
 
 def is_cold_row(row: bytes) -> bool:

@@ -5,16 +5,41 @@ from typing import Annotated, Any
 
 import typer
 
-from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    UnavailableError,
+)
 from turnstate.streams.cli.options import Data, Json, Profile
 from turnstate.streams.cli.render import Block, Pairs, Table, answer
 
 Place = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="DIR|s3://BUCKET/PREFIX",
         help="The place of the backups. A server that is not AWS is named by"
-        " TURNSTATE_S3_ENDPOINT, keys by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        " TURNSTATE_S3_ENDPOINT, keys by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        " On a cluster: where the setting `backups` says, unless it is given.",
+        show_default=False,
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="DIR|s3://BUCKET/PREFIX",
+        help="The place, likewise.",
+        show_default=False,
+    ),
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition",
+        metavar="N",
+        min=0,
+        help="On a cluster: only this one; may be given again. Default: all.",
+        show_default=False,
     ),
 ]
 SavepointName = Annotated[
@@ -49,27 +74,43 @@ DeleteSavepoint = Annotated[
 
 
 def backup(
-    place: Place,
+    place: Place = None,
+    to: To = None,
     savepoint: SavepointName = None,
     keep: Keep = None,
     list_: Listed = False,
     delete_savepoint: DeleteSavepoint = None,
+    partition: Partitions = None,
     data: Data = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Back the store up while it is in use; only what is new is uploaded.
 
-    Everything that is uploaded is read back and compared.
+    Everything that is uploaded is read back and compared. On a cluster each
+    worker backs up the partitions that it owns.
     """
-    from turnstate.streams.places import access_of, full_place
+    from turnstate.streams.cli.cluster_backups import place_of
+    from turnstate.streams.places import access_of
 
-    where, access = full_place(place), access_of(os.environ)
+    where, access = place_of(place, to), access_of(os.environ)
     _one_of(savepoint=savepoint, list=list_, delete_savepoint=delete_savepoint)
     if keep is not None and (savepoint or list_ or delete_savepoint):
         raise InvalidInputError(
             "--keep is about numbered backups", field="keep", hint="leave it out"
         )
+    if _is_cluster(data, profile):
+        from turnstate.streams.cli.cluster_backups import back_up_cluster, list_cluster
+        from turnstate.streams.cli.doors import cluster_of
+
+        _refuse_savepoints(savepoint, delete_savepoint)
+        cluster = cluster_of(data, profile)
+        if list_:
+            list_cluster(cluster, where, partition or None, as_json=as_json)
+        else:
+            back_up_cluster(cluster, where, partition or None, keep, as_json=as_json)
+        return
+    _check_embedded(where, partition=partition)
     if list_:
         _show_list(where, access, as_json)
         return
@@ -119,11 +160,29 @@ Continues = Annotated[
 ]
 
 
+Verify = Annotated[
+    bool,
+    typer.Option("--verify", help="Only read the backup whole, and say what is bad."),
+]
+Instance = Annotated[
+    str | None,
+    typer.Option(
+        "--instance",
+        metavar="NAME",
+        help="On a cluster: the worker, which is down, to whose folder it goes.",
+        show_default=False,
+    ),
+]
+
+
 def restore(
-    place: Place,
+    place: Place = None,
     number: Number = None,
     savepoint: RestoredSavepoint = None,
     continues: Continues = False,
+    verify: Verify = False,
+    partition: Partitions = None,
+    instance: Instance = None,
     data: Data = None,
     profile: Profile = None,
     as_json: Json = False,
@@ -131,17 +190,31 @@ def restore(
     """Restore a whole store into --data, which must hold none.
 
     Every file is verified. The store goes on under a new log name, so that no
-    turn gets a stamp that was given to another one after the backup.
+    turn gets a stamp that was given to another one after the backup. On a
+    cluster one partition of a worker that is down is restored; it reads the
+    rest from the changelog when it starts, under the name that it had.
     """
+    from turnstate.streams.cli.cluster_backups import place_of
     from turnstate.streams.cli.doors import log_to_stderr, settings_of
     from turnstate.streams.cli.progress import bar
     from turnstate.streams.embedded.restoring import restore as restored
     from turnstate.streams.embedded.restoring import restore_savepoint
-    from turnstate.streams.places import access_of, full_place
+    from turnstate.streams.places import access_of
 
     _one_of(savepoint=savepoint, number=number)
+    _one_of(savepoint=savepoint, verify=verify)
+    where, access = place_of(place), access_of(os.environ)
+    if _is_cluster(data, profile):
+        _refuse_savepoints(savepoint, None)
+        _restore_cluster(
+            data, profile, where, partition, instance, number, verify, as_json
+        )
+        return
+    _check_embedded(where, partition=partition, instance=instance)
+    if verify:
+        _verify(where, access, number, as_json)
+        return
     settings = settings_of(data, profile, what="restore")
-    where, access = full_place(place), access_of(os.environ)
     log_to_stderr()
     with bar("restore") as step:
         if savepoint is not None:
@@ -163,6 +236,76 @@ def restore(
                 progress=step,
             )
     answer(document, as_json, [Pairs("restored", document.items())])
+
+
+def _is_cluster(data: str | None, profile: str | None) -> bool:
+    from turnstate.streams.cli.doors import settings_of
+
+    return settings_of(data, profile, may_cluster=True).profile == "cluster"
+
+
+def _check_embedded(where: str, **cluster_options: Any) -> None:
+    for name, value in cluster_options.items():
+        if value:
+            raise InvalidInputError(
+                f"--{name} is about a cluster", field=name, hint="leave it out"
+            )
+    if not where:
+        raise InvalidInputError(
+            "the place of the backups is missing",
+            field="place",
+            hint="name a folder, or s3://BUCKET/PREFIX",
+        )
+
+
+def _refuse_savepoints(*names: str | None) -> None:
+    if any(names):
+        raise UnavailableError(
+            "savepoints are of an embedded store",
+            field="savepoint",
+            hint="turnstate replay kafka: --record FILE keeps a cluster's turns",
+            code="embedded_only",
+        )
+
+
+def _restore_cluster(
+    data: str | None,
+    profile: str | None,
+    where: str,
+    partitions: list[int] | None,
+    instance: str | None,
+    number: int | None,
+    verify: bool,
+    as_json: bool,
+) -> None:
+    from turnstate.streams.cli.cluster_backups import restore_cluster, verify_cluster
+    from turnstate.streams.cli.doors import cluster_of, settings_of
+
+    cluster = cluster_of(data, profile)
+    if verify:
+        verify_cluster(cluster, where, partitions or None, number, as_json=as_json)
+        return
+    settings = settings_of(data, profile, may_cluster=True)
+    restore_cluster(
+        settings, cluster, where, partitions, instance, number, as_json=as_json
+    )
+
+
+def _verify(
+    where: str, access: dict[str, str], number: int | None, as_json: bool
+) -> None:
+    from turnstate.streams.cli.progress import bar
+    from turnstate.streams.embedded.backups import verified
+
+    with bar("verify") as step:
+        document = verified(where, access, number=number, progress=step)
+    pairs = [(name, value) for name, value in document.items() if name != "bad"]
+    rows = [[fault] for fault in document["bad"]]
+    answer(
+        document, as_json, [Pairs("verified", pairs), Table("bad", ("object",), rows)]
+    )
+    if document["bad"]:
+        raise typer.Exit(CorruptDataError.exit_code)
 
 
 def _one_of(**options: Any) -> None:

@@ -133,6 +133,7 @@ COMMANDS: Final = (
             "turnstate backup /mnt/backups --keep 7",
             "turnstate backup s3://backups/chat --savepoint before-upgrade",
             "turnstate backup /mnt/backups --list",
+            "turnstate backup --profile cluster --keep 2",
         ],
     ),
     _Entry(
@@ -142,6 +143,8 @@ COMMANDS: Final = (
         [
             "turnstate restore /mnt/backups --data fresh",
             "turnstate restore s3://backups/chat --number 12 --data fresh",
+            "turnstate restore --profile cluster --verify",
+            "turnstate restore --profile cluster --instance one --partition 3",
         ],
     ),
     _Entry("settings", settings, _KEEP, ["turnstate settings"]),

@@ -1,10 +1,10 @@
 """The commands that change a session: rollback, fork, end, erase."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnstate.schemas.errors import InvalidInputError
+from turnstate.schemas.errors import InvalidInputError, UnavailableError
 from turnstate.streams.cli.options import (
     Branch,
     Data,
@@ -15,6 +15,9 @@ from turnstate.streams.cli.options import (
     Version,
 )
 from turnstate.streams.cli.render import Pairs, answer
+
+if TYPE_CHECKING:
+    from turnstate.streams.documents import Document
 
 ToVersion = Annotated[
     int, typer.Argument(metavar="VERSION", min=0, help="The version to go back to.")
@@ -133,21 +136,33 @@ DryRun = Annotated[
 ]
 
 
+TrimLog = Annotated[
+    bool,
+    typer.Option(
+        "--trim-log",
+        help="On a cluster: delete what is folded from the topics, everybody's, too.",
+    ),
+]
+
+
 def erase(
     tenant: Tenant,
     session: OneSession = None,
     user: OneUser = None,
     dry_run: DryRun = False,
+    trim_log: TrimLog = False,
     data: Data = None,
     profile: Profile = None,
     as_json: Json = False,
 ) -> None:
     """Erase a session, or all that a user said; report what was searched.
 
-    The bytes are gone before the report is given. There is no way back.
+    The bytes are gone before the report is given. There is no way back. On a
+    cluster topics keep theirs until retention ends it, as the report says; exit 6
+    where something could not be reached: erase again.
     """
     from turnstate.schemas.ids import checked_id
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import settings_of, store_of
 
     checked_id(tenant, "tenant")
     if (session is None) == (user is None):
@@ -157,6 +172,47 @@ def erase(
             hint="give --session S or --user U",
         )
     checked_id(session if user is None else user, "session" if user is None else "user")
-    with opened_store(data, profile, what="erase") as store:
-        document = store.erase(tenant, session=session, user=user, dry_run=dry_run)
+    settings = settings_of(data, profile, may_cluster=True)
+    if settings.profile == "cluster":
+        document = _erase_on_cluster(
+            data, profile, tenant, session, user, dry_run, trim_log
+        )
+    elif trim_log:
+        raise InvalidInputError(
+            "--trim-log is of a cluster; embedded, the log is always cleaned",
+            field="trim_log",
+            hint="leave it out",
+        )
+    else:
+        with store_of(settings) as store:
+            document = store.erase(tenant, session=session, user=user, dry_run=dry_run)
     answer(document, as_json, [Pairs("erased", document.items())])
+    if document.get("unreached"):
+        raise typer.Exit(UnavailableError.exit_code)
+
+
+def _erase_on_cluster(
+    data: str | None,
+    profile: str | None,
+    tenant: str,
+    session: str | None,
+    user: str | None,
+    dry_run: bool,
+    trim_log: bool,
+) -> "Document":
+    from turnstate.streams.cli.doors import cluster_of, settings_of
+    from turnstate.streams.clock import SystemClock
+
+    cluster = cluster_of(data, profile)
+    from turnstate.streams.kafka.cluster_erase import erase_on_cluster
+
+    return erase_on_cluster(
+        settings_of(data, profile, may_cluster=True),
+        cluster,
+        SystemClock(),
+        tenant,
+        session=session,
+        user=user,
+        dry_run=dry_run,
+        trim_log=trim_log,
+    )

@@ -78,7 +78,14 @@ def restore_progress() -> Generator[Callable[[Any], None] | None]:
             progress.start()
             shown.append((progress, progress.add_task("restore", total=None)))
         progress, task = shown[0]
-        progress.update(task, completed=restore.done, total=restore.total)
+        if restore.files is not None:
+            done, total = restore.files
+            what = f"files of backups {done}/{total}"
+            progress.update(task, description=what, completed=0, total=None)
+            return
+        progress.update(
+            task, description="restore", completed=restore.done, total=restore.total
+        )
         if restore.done >= restore.total:
             end()
 

@@ -24,7 +24,7 @@ from turnstate.storage.backup.savepoints import (
     delete_savepoint,
     savepoints,
 )
-from turnstate.storage.backup.snapshot import collect, take_backup
+from turnstate.storage.backup.snapshot import check_backup, collect, take_backup
 from turnstate.storage.warm.tables import HEADS, KEYS
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.backup_lease import held_place
@@ -196,6 +196,32 @@ def listing(where: str, access: Access) -> Document:
             for each in made
         ],
         "savepoints": [savepoint_document(each) for each in named],
+    }
+
+
+def verified(
+    where: str,
+    access: Access,
+    *,
+    number: int | None = None,
+    progress: Told | None = None,
+) -> Document:
+    """Read a backup whole and say what of it is bad; no store is needed.
+
+    Raises:
+        NotFoundError: there is no such backup.
+        CorruptDataError: its manifest is damaged.
+    """
+    with opened_place(where, access, may_make=False) as objects:
+        manifest, faults = check_backup(objects, number, progress)
+    return {
+        "where": where,
+        "number": manifest.number,
+        "time_ms": manifest.time_ms,
+        "files": len(manifest.files),
+        "packs": len(manifest.packs),
+        "bytes": manifest.bytes,
+        "bad": faults,
     }
 
 

@@ -99,4 +99,5 @@ class Tiering:
         image = found.get(key)
         if image is None:
             return None
-        return self._engine.call(lambda: self.moves.warm({key: (cold, image)}))
+        fetched, now_ms = {key: (cold, image)}, self._now_ms()
+        return self._engine.call(lambda: self.moves.warm(fetched, now_ms))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from turnstate.schemas.errors import (
@@ -288,6 +289,33 @@ class Feed:
                 or its offset was trimmed.
         """
         log = self._engine.log
+        walk = LogWalk(self._engine)
+        with closing(self.records(token, follow=follow, stopped=stopped)) as records:
+            for offset, raw in records:
+                for found in walk.take(offset, raw):
+                    name = SessionName.from_key(found.key)
+                    if tenant is None or name.tenant == tenant:
+                        at = Position(log.identity, log.partition, found.offset)
+                        yield self._event(found.key, found.place, found.op, at.token())
+
+    def records(
+        self,
+        token: str | None = None,
+        *,
+        follow: bool = True,
+        stopped: Stopped = _never,
+    ) -> Generator[tuple[int, bytes]]:
+        """Yield (offset, record) of the log after a token, once they are durable.
+
+        Args:
+            token: As of `all`.
+            follow: Whether to wait for what comes, or to end at the newest.
+            stopped: Asked four times a second whether to end.
+
+        Raises:
+            InvalidInputError: as of `all`.
+        """
+        log = self._engine.log
         subscriber = self._register(None)
         try:
             # Between two groups, so that heads are as new as the log's end.
@@ -302,17 +330,9 @@ class Feed:
                         hint="this store knows less than the one it came from",
                         code="token_ahead",
                     )
-            walk = LogWalk(self._engine)
             while True:
                 end = subscriber.end
-                for offset, raw in self._records(done, end):
-                    for found in walk.take(offset, raw):
-                        name = SessionName.from_key(found.key)
-                        if tenant is None or name.tenant == tenant:
-                            at = Position(log.identity, log.partition, found.offset)
-                            yield self._event(
-                                found.key, found.place, found.op, at.token()
-                            )
+                yield from self._records(done, end)
                 done = max(done, end - 1)
                 if subscriber.end > end:
                     continue

@@ -137,9 +137,11 @@ class LogWalk:
         Records have to come in order of offset. An operation that no record
         explains (its record is erased) comes with the next one of its frame.
         """
-        draft = _draft_of(raw, offset)
-        if draft is None:
-            return []
+        draft = draft_of_record(raw, offset)
+        return [] if draft is None else self.take_draft(offset, draft)
+
+    def take_draft(self, offset: int, draft: Draft) -> list[Found]:
+        """Return what became of a record that is decoded already; see `take`."""
         key = draft.key
         stand = steadily(
             self._engine, key, lambda stored: self._stand(key, stored, offset)
@@ -238,7 +240,7 @@ class LogWalk:
                     return
                 if at < first or not (letters in raw or b"\\" in raw):
                     continue
-                draft = _draft_of(raw, at)
+                draft = draft_of_record(raw, at)
                 if draft is not None and draft.key == key:
                     self._advance(key, stand, at, draft)
 
@@ -296,7 +298,7 @@ def _explains(draft: Draft, version: int, op: Op) -> bool:
     )
 
 
-def _draft_of(raw: bytes, offset: int) -> Draft | None:
+def draft_of_record(raw: bytes, offset: int) -> Draft | None:
     """Return what a record says, None where it was refused or taken out."""
     if not raw:
         return None

@@ -147,6 +147,7 @@ METHODS: Final[dict[str, Method]] = {
     "patch": Method(_of("patches", "patch"), DOCUMENT),
     "reach": Method(_of("reach", "reach"), DOCUMENT),
     "subscribe": Method(_of("feed", "subscribe"), EVENTS, takes_stopped=True),
+    "entities": Method(_of("entities", "entities"), EVENTS, takes_stopped=True),
     "stats": Method(_of("upkeep", "stats"), DOCUMENT),
     "verify": Method(_of("upkeep", "verify"), DOCUMENT),
     "repair": Method(_of("repair", "repair"), DOCUMENT, reads=False),
@@ -231,6 +232,21 @@ class StoreCalls(ABC):
             token=token,
             follow=follow,
             **arguments,
+        )
+        return result
+
+    def entities(
+        self,
+        tenant: str | None = None,
+        *,
+        token: str | None = None,
+        follow: bool = True,
+        stopped: Callable[[], bool] | None = None,
+    ) -> Generator[dict[str, Any]]:
+        """Yield entity upserts of a tenant, or of all; see `entities.entities`."""
+        arguments: dict[str, Any] = {} if stopped is None else {"stopped": stopped}
+        result: Generator[dict[str, Any]] = self.call(
+            "entities", tenant=tenant, token=token, follow=follow, **arguments
         )
         return result
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 POOL_BYTES: Final = 8 << 20
 """About 500 sessions at several versions each."""
 
-POOL_TTL_MS: Final = 600_000
-"""Who has not asked for ten minutes has the older state built once more."""
+POOL_TTL_MS: Final = 300_000
+"""The session layer of B10: read aside, five minutes. Who has not asked for longer
+has the older state built once more."""
 
 
 class RecentStates:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from turnstate.replay.recording import RecordedItem, read_recording
-from turnstate.schemas.errors import CorruptDataError, InvalidInputError
+from turnstate.schemas.errors import ConflictError, CorruptDataError, InvalidInputError
 from turnstate.storage.backup.keys import (
     KeyRows,
     check_keys,
@@ -93,6 +93,7 @@ def restore(
     with _opened(settings, where, access) as objects:
         refuse_taken(store)
         chosen = read_manifest(objects, number)
+        _check_kind(chosen)
         _check_log_name(settings, chosen.facts)
         wrapper, keys = wrapper_of(settings.encryption), copied_keys(objects)
         check_keys(keys, wrapper)
@@ -176,6 +177,21 @@ def _opened(settings: Settings, where: str, access: Access) -> Generator[ObjectS
             yield objects
         finally:
             lock.release()
+
+
+def _check_kind(manifest: Manifest) -> None:
+    """Refuse the backup of a partition: without its changelog it is no store.
+
+    Raises:
+        ConflictError: it is one (code `of_a_partition`).
+    """
+    if manifest.partition is not None:
+        raise ConflictError(
+            f"it is a backup of partition {manifest.partition.number} of a cluster",
+            field="where",
+            hint="turnstate restore --profile cluster",
+            code="of_a_partition",
+        )
 
 
 def _check_log_name(settings: Settings, facts: StoreFacts) -> None:

@@ -21,6 +21,7 @@ from turnstate.streams.clock import SystemClock
 from turnstate.streams.embedded.cold import Tiering
 from turnstate.streams.embedded.engine import Engine
 from turnstate.streams.embedded.recent_states import RecentStates
+from turnstate.streams.expiry import Expiry
 from turnstate.streams.reading import StoreReader
 from turnstate.streams.settings import Settings
 from turnstate.streams.tiers.opening import open_packs
@@ -53,6 +54,7 @@ class EmbeddedStore(StoreReader):
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
+        self._expiry = Expiry(settings.ttl_s, self.clock.now_ms)
         graph = graph_of(settings)
         wrapper = wrapper or wrapper_of(settings.encryption)
         settings.data.mkdir(parents=True, exist_ok=True)
@@ -86,8 +88,7 @@ class EmbeddedStore(StoreReader):
 
     def has_expired(self, arrived_ms: int) -> bool:
         """Say whether a session whose last turn came then is served no more."""
-        ttl_ms = 1000 * self.settings.ttl_s
-        return ttl_ms > 0 and self.clock.now_ms() - arrived_ms >= ttl_ms
+        return self._expiry.is_over(arrived_ms)
 
     def was_read(self, key: bytes, tier: str) -> None:
         """Note that a reader asked for a session."""

@@ -155,7 +155,8 @@ def warm(store: "EmbeddedStore", keys: Sequence[bytes]) -> list[bytes]:
             if isinstance(cold, ColdHead) and key in found
         }
         if fetched:
-            task = partial(store.tiering.moves.warm, fetched)
+            now_ms = store.clock.now_ms()
+            task = partial(store.tiering.moves.warm, fetched, now_ms)
             came += store.engine.call(task).result()
         for error in failed.values():
             raise error

@@ -15,6 +15,7 @@ from turnstate.agents.ports import Clock
 from turnstate.agents.registry import SESSION
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import UnavailableError
+from turnstate.streams.expiry import Expiry
 from turnstate.streams.kafka.checkpoint import Checkpointer
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.faust_options import DRAIN_S, faust_options
@@ -23,6 +24,7 @@ from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
 from turnstate.streams.kafka.restore import RestoreProgress, restore
 from turnstate.streams.kafka.rounds import CONFIRM_S, Rounds
+from turnstate.streams.kafka.seeds import STORE, Seeds, drop_gathered
 from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.kafka.transport import BatchProducer, Chunk, ChunkConsumer
 from turnstate.streams.kafka.worker_tiers import WorkerTiers
@@ -68,6 +70,10 @@ class WorkerApp(faust.App):
     metrics: WorkerMetrics
     checkpointer: Checkpointer
     tiers: WorkerTiers
+    expiry: Expiry
+    seeds: Seeds
+    folder: Path
+    closing: set[int]
     new_partition: Callable[[int, int], Partition]
     told: Callable[[RestoreProgress], None]
 
@@ -111,8 +117,10 @@ class WorkerApp(faust.App):
         numbers = self.assigned_numbers()
         for number in set(self.partitions) - numbers:
             gone = self.partitions.pop(number)
+            self.closing.add(number)
             await self.tiers.let_go(gone)
             gone.close()
+            self.closing.discard(number)
         for number in sorted(numbers - set(self.partitions)):
             self.partitions[number] = self.new_partition(number, len(numbers))
         mine = dict(self.partitions)
@@ -135,6 +143,7 @@ class WorkerApp(faust.App):
             mine,
             told,
             is_current=lambda: self.is_current(generation),
+            seed=self.seeds.seed,
         )
         if not await self._claim(generation, mine):
             return
@@ -148,13 +157,17 @@ class WorkerApp(faust.App):
         )
         if not self.is_current(generation):
             return
+        for partition in mine.values():
+            partition.note_folded()  # the log may have been trimmed up to that
         await self.check_nothing_was_deleted()
         for number, partition in mine.items():
             if not partition.restored(changed=number in changed):
                 _log.warning("partition.owned_by_a_later_one", partition=number)
+        await asyncio.to_thread(self.seeds.drop_others, set(mine))
         if self.restoring is not None:
             # Compacted records never come: then done is less than there were.
-            self.told(self.restoring._replace(done=self.restoring.total))
+            total = self.restoring.total
+            self.told(self.restoring._replace(done=total, files=None))
             self.restoring = None
         self.metrics.restore(1, 1, 0)
 
@@ -218,6 +231,7 @@ class WorkerApp(faust.App):
 
     async def close_partitions(self) -> None:
         """Let all stores go, and hang up at the tiers above and below."""
+        self.seeds.close()
         await self.tiers.close(self.partitions)
         for partition in self.partitions.values():
             partition.close()
@@ -238,6 +252,7 @@ def create_app(
     metrics: WorkerMetrics,
     told: Callable[[RestoreProgress], None],
     url: str = NOWHERE,
+    ttl_s: int = 0,
 ) -> WorkerApp:
     """Return an application for one worker; nothing has been started.
 
@@ -254,6 +269,7 @@ def create_app(
         metrics: Counted into.
         told: Is told of a restore's progress.
         url: Where this worker answers queries; others learn it from the group.
+        ttl_s: How long after its last turn a session is served; 0 = for ever.
     """
     topics = Topics.of(settings)
     app = WorkerApp(**faust_options(settings, data=data, instance=instance, url=url))
@@ -261,10 +277,13 @@ def create_app(
     app.chunked_topics = frozenset({topics.named(SESSION.reads)})
     app.fetch_max_wait_ms = settings.fetch_max_wait_ms
     app.partitions = {}
+    app.folder, app.closing = data, set()
     app.membership = MembershipLease(settings.session_timeout_ms / 1000)
     app.restoring = None
     app.told = told
-    app.tiers = WorkerTiers(settings, changelog_id, metrics, clock)
+    app.expiry = Expiry(ttl_s, clock.now_ms)
+    app.tiers = WorkerTiers(settings, changelog_id, metrics, clock, app.expiry.ttl_ms)
+    app.seeds = Seeds(data, settings, changelog_id, metrics.backups, clock)
     cache = Cache(settings.block_cache_bytes)
 
     def new_partition(number: int, count: int) -> Partition:
@@ -275,7 +294,7 @@ def create_app(
             seal_after_s=seal_after_s,
         )
         made = Partition(
-            data / str(number) / "store",
+            data / str(number) / STORE,
             number,
             partitions=settings.partitions,
             changelog_id=changelog_id,
@@ -288,6 +307,8 @@ def create_app(
             below=app.tiers.below,
         )
         app.tiers.take(made)
+        if made.applied.offset >= 0:
+            drop_gathered(made)
         return made
 
     app.new_partition = new_partition

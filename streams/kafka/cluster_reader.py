@@ -5,6 +5,7 @@ import heapq
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, Self
 
 from turnstate.agents.session.step import Answer
@@ -16,8 +17,10 @@ from turnstate.streams.documents import Document
 from turnstate.streams.embedded.methods import StoreCalls
 from turnstate.streams.kafka import dead_letters
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.cluster_totals import totals
 from turnstate.streams.kafka.connections import admin_client
-from turnstate.streams.kafka.feed import followed
+from turnstate.streams.kafka.entity_feed import entity_feed
+from turnstate.streams.kafka.feed import driven, followed
 from turnstate.streams.kafka.hot_reads import Floor, HotReads, floor_of, hot_reads
 from turnstate.streams.kafka.partitioning import partition_of_session
 from turnstate.streams.kafka.routing import Address, Routes, find_routes
@@ -223,29 +226,9 @@ class ClusterReader(StoreCalls):
         `log_bytes` is null: the brokers know it, and tell it to nobody but
         their own tools.
         """
-        names = ("sessions", "turns", "text_bytes", "hot", "cold", "cold_bytes")
-        sizes = ("hot_bytes", "state_bytes", "disk_bytes")
-        sums = dict.fromkeys((*names, *sizes), 0)
-        for number in self._numbers():
-            for page in self.pages(number, "stats", {}):
-                for name in sums:
-                    sums[name] += page.get(name, 0)
-        letters = asyncio.run(dead_letters.dead_letters(self.cluster))
-        warm = {"sessions": sums["sessions"] - sums["hot"] - sums["cold"]}
-        return {
-            "sessions": sums["sessions"],
-            "turns": sums["turns"],
-            "text_bytes": sums["text_bytes"],
-            "log_bytes": None,
-            "state_bytes": sums["state_bytes"] + sums["cold_bytes"],
-            "disk_bytes": sums["disk_bytes"],
-            "tiers": {
-                "hot": {"sessions": sums["hot"], "bytes": sums["hot_bytes"]},
-                "warm": {**warm, "bytes": sums["state_bytes"]},
-                "cold": {"sessions": sums["cold"], "bytes": sums["cold_bytes"]},
-            },
-            "dead_letters": len(letters["dead_letters"]),
-        }
+        pages = (self.pages(number, "stats", {}) for number in self._numbers())
+        told = chain.from_iterable(pages)
+        return totals(told, asyncio.run(dead_letters.dead_letters(self.cluster)))
 
     def verify(
         self, tenant: str | None = None, progress: Callable[..., Any] | None = None
@@ -294,6 +277,18 @@ class ClusterReader(StoreCalls):
             follow=follow,
             stopped=stopped,
         )
+
+    def entities(
+        self,
+        tenant: str | None = None,
+        *,
+        token: str | None = None,
+        follow: bool = True,
+        stopped: Callable[[], bool] | None = None,
+    ) -> Generator[Document]:
+        """Yield entity upserts from their topic; see `entity_feed.entity_feed`."""
+        feed = entity_feed(self.cluster, tenant, token=token, follow=follow)
+        return driven(feed, stopped)
 
     def routes(self) -> Routes:
         """Ask the group anew who owns what.

@@ -50,6 +50,8 @@ class ClusterSettings:
             `s3://BUCKET/PREFIX`; where empty, `s3_bucket` if there is an `s3`.
         tiers_every_s: How often workers move sessions between tiers by
             themselves; 0 = never.
+        backups: Where backups of partitions go, likewise; none where empty. A
+            worker with an empty disk begins with the latest one.
         s3: Endpoint of the cold tier; none where empty.
         s3_bucket: Its bucket.
         s3_access_key: Key of the endpoint; the AWS chain's where empty.
@@ -96,6 +98,7 @@ is 0 (it has to be 1 to 100000)
     hot_timeout_ms: int = 100
     cold: str = ""
     tiers_every_s: int = 0
+    backups: str = ""
     s3: str = ""
     s3_bucket: str = "turnstate"
     s3_access_key: str = field(default="", repr=False)
@@ -332,6 +335,7 @@ _FIELDS: Final[dict[str, str]] = {
     "redis.timeout_ms": "hot_timeout_ms",
     "cold.place": "cold",
     "cold.tiers_every_s": "tiers_every_s",
+    "backup.place": "backups",
     "s3.endpoint": "s3",
     "s3.bucket": "s3_bucket",
     "s3.access_key": "s3_access_key",

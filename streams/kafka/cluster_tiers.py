@@ -3,12 +3,14 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from turnstate.agents.ports import Clock
 from turnstate.agents.tiering.facts import SessionFacts
-from turnstate.schemas.errors import InvalidInputError, UnavailableError
+from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
@@ -22,9 +24,10 @@ from turnstate.streams.kafka.cluster_reader import ClusterReader
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.cold_place import open_cold
 from turnstate.streams.kafka.partitioning import partition_of
-from turnstate.streams.kafka.sync_producer import SyncTurnProducer
+from turnstate.streams.kafka.sync_producer import SyncReceipt, SyncTurnProducer
 from turnstate.streams.kafka.tier_queries import ITEMS_MAX
 from turnstate.streams.settings import Settings
+from turnstate.streams.tiers.archiving import forget_archived
 from turnstate.streams.tiers.opening import OpenedTiers
 
 REQUEST_BYTES: Final = 1 << 20
@@ -41,13 +44,20 @@ class ClusterTiers:
 
     Args:
         reader: Finds the owners.
-        archives: Whether what expires is to be archived before: workers cannot,
-            so it stays.
+        settings: Of the job: whether what expires is to be archived before, and
+            where; nothing is, without.
+        clock: Tells the time; the machine's where None.
     """
 
-    def __init__(self, reader: ClusterReader, *, archives: bool = False) -> None:
+    def __init__(
+        self,
+        reader: ClusterReader,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        settings, clock = settings or Settings(), clock or SystemClock()
         self.reader = reader
-        self._archives = archives
+        self._archives = bool(settings.archive)
         self._methods: dict[str, Callable[..., Any]] = {
             "tier_facts": self._facts,
             "tier_facts_of": self._facts_of,
@@ -57,13 +67,13 @@ class ClusterTiers:
             "tier_flip": self._flip,
             "tier_release": self._release,
             "tier_fill": self._fill,
-            "tier_warm": self._warm,
-            "tier_repoint": self._repoint,
-            "tier_pointers": self._pointers,
+            "tier_warm": self.warm,
+            "tier_repoint": self.repoint,
+            "tier_pointers": self.pointers,
             "tier_unfinished": self._unfinished,
             "tier_give_up": self._give_up,
             "tier_expire": self._expire,
-            "tier_forget_archived": lambda: {"archived_batches": 0},
+            "tier_forget_archived": partial(forget_archived, settings, clock),
             "stats": self.reader.stats,
         }
 
@@ -105,7 +115,8 @@ class ClusterTiers:
                     fullest[tier] = [used, most]
         return fullest
 
-    def _pointers(self, token: int | None = None) -> Iterator[tuple[bytes, Pointer]]:
+    def pointers(self, token: int | None = None) -> Iterator[tuple[bytes, Pointer]]:
+        """Yield where each cold session lies; see `embedded.tiering.pointers`."""
         for page in self._all_pages("tier_pointers", {"token": token}):
             yield from _made(page["pointers"], list[tuple[bytes, Pointer]])
 
@@ -154,16 +165,18 @@ class ClusterTiers:
             for made in self._ask(number, method, {"plans": part})
         ]
 
-    def _warm(self, keys: Sequence[bytes]) -> list[bytes]:
+    def warm(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Bring cold sessions back; return the keys that came."""
         return [
             came
             for number, part in self._parts(keys, lambda key: key)
             for came in self._ask(number, "tier_warm", {"keys": part})
         ]
 
-    def _repoint(
+    def repoint(
         self, moved: Sequence[tuple[bytes, Pointer, Pointer]], token: int
     ) -> list[bytes]:
+        """Point to other copies; return the keys that do now."""
         asked = self._parts(moved, lambda each: each[0])
         return [
             made
@@ -178,27 +191,54 @@ class ClusterTiers:
             self._ask(number, "tier_give_up", {"plans": part})
         return {"given_up": len(plans)}
 
-    def _expire(self, keys: Sequence[bytes]) -> Document:
-        """Publish the erase of each: over Kafka every change of a session is a turn.
+    def _expire(
+        self, keys: Sequence[bytes], versions: Sequence[int] | None = None
+    ) -> Document:
+        """Have each archived where it lies, if that is set, then publish its erase.
+
+        Over Kafka every change of a session is a turn. The erase names life and
+        version, so one that is spoken in meanwhile stays, and one that is
+        published again changes nothing.
+
+        Returns:
+            `{"erased", "archived", "gone_on"}`, the last one the places of those
+            that had gone on.
 
         Raises:
-            UnavailableError: they are to be archived before, which workers do not.
+            UnavailableError: they are to be archived before, and cannot be. What
+                was archived has been erased.
         """
-        if self._archives:
-            raise UnavailableError(
-                "a cluster archives nothing, so what has expired stays",
-                field="archive",
-                hint="leave `archive` empty here, or `ttl_s` 0",
-                code="embedded_only",
-            )
+        asked = {} if versions is None else dict(zip(keys, versions, strict=True))
+        places = {key: place for place, key in enumerate(keys)}
+        erased = archived = 0
+        gone_on: list[int] = []
         with SyncTurnProducer(self.reader.cluster) as producer:
-            receipts = [
-                producer.publish(turn_to_json(_erase(SessionName.from_key(key))))
-                for key in keys
-            ]
-            for receipt in receipts:
-                receipt.result()
-        return {"erased": len(keys), "archived": 0}
+            for number, part in self._parts(keys, lambda key: key):
+                for made, stands in self._archived(number, part):
+                    archived += made
+                    receipts: list[SyncReceipt] = []
+                    for key, incarnation, version in stands:
+                        if asked.get(key, version) != version:
+                            gone_on.append(places[key])
+                            continue
+                        erase = _erase(SessionName.from_key(key), incarnation, version)
+                        receipts.append(producer.publish(turn_to_json(erase)))
+                    for receipt in receipts:
+                        receipt.result()
+                    erased += len(receipts)
+        return {"erased": erased, "archived": archived, "gone_on": gone_on}
+
+    def _archived(
+        self, number: int, keys: Sequence[bytes]
+    ) -> Iterator[tuple[int, list[tuple[bytes, int, int]]]]:
+        """Yield of each batch how many were archived, and how its sessions stand."""
+        rest = list(keys)
+        while rest:
+            told = {"keys": rest, "wanted": self._archives}
+            made = self._ask(number, "tier_archive", told)
+            stands = [(rest[place], life, at) for place, life, at in made["stands"]]
+            yield made["archived"], stands
+            rest = rest[made["taken"] :]
 
     # -- inside -----------------------------------------------------------------------
 
@@ -260,15 +300,22 @@ def opened_tiers(
     with ClusterReader(replace(cluster, redis="")) as reader:
         yield OpenedTiers(
             settings,
-            ClusterTiers(reader, archives=bool(settings.archive)),
+            ClusterTiers(reader, settings, clock),
             clock,
             progress=progress,
             packs=packs,
         )
 
 
-def _erase(name: SessionName) -> Turn:
-    return Turn(tenant=name.tenant, session=name.session, role="system", op="erase")
+def _erase(name: SessionName, incarnation: int, version: int) -> Turn:
+    return Turn(
+        tenant=name.tenant,
+        session=name.session,
+        role="system",
+        op="erase",
+        incarnation=incarnation,
+        if_version=version,
+    )
 
 
 def _key_of_plan(plan: Plan) -> bytes:

@@ -35,6 +35,19 @@ def cold_place(cluster: ClusterSettings) -> str:
     return f"{full_place(where).rstrip('/')}/{cluster.group}" if where else ""
 
 
+def s3_access(
+    cluster: ClusterSettings, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return how S3 is reached: what the cluster says comes before the environment."""
+    access = access_of(environment)
+    if cluster.s3:
+        access[_ENDPOINT] = cluster.s3
+    if cluster.s3_access_key:
+        access[_ACCESS_KEY] = cluster.s3_access_key
+        access[_SECRET_KEY] = cluster.s3_secret_key
+    return access
+
+
 def open_cold(
     cluster: ClusterSettings,
     clock: Clock,
@@ -56,14 +69,8 @@ def open_cold(
             hint="set `cold`, or [s3] in cluster.toml, to where packs go",
             code="cold_away",
         )
-    access = access_of(environment)
-    if cluster.s3:
-        access[_ENDPOINT] = cluster.s3
-    if cluster.s3_access_key:
-        access[_ACCESS_KEY] = cluster.s3_access_key
-        access[_SECRET_KEY] = cluster.s3_secret_key
     return PackStore(
-        open_place(where, access),
+        open_place(where, s3_access(cluster, environment)),
         clock=clock.now_ms,
         chance=os.urandom,
         pack_bytes=pack_bytes,

@@ -11,7 +11,7 @@ from turnstate.schemas.errors import TurnstateError, UnavailableError
 from turnstate.schemas.ids import SessionName
 from turnstate.storage.session_image import SessionImage
 from turnstate.storage.warm.changelog import ChangelogBatch
-from turnstate.storage.warm.cold_rows import ColdHead
+from turnstate.storage.warm.cold_rows import ColdHead, woken_image
 from turnstate.storage.warm.rocksdb import WarmStore
 
 _log = structlog.get_logger(__name__)
@@ -64,6 +64,7 @@ class ColdPartition:
         number: Of the partition.
         store: Its store, which knows what is cold.
         batch: Makes an empty batch, with its changelog.
+        now_ms: Tells epoch milliseconds.
     """
 
     def __init__(
@@ -71,10 +72,12 @@ class ColdPartition:
         number: int,
         store: WarmStore,
         batch: Callable[[], ChangelogBatch],
+        now_ms: Callable[[], int],
     ) -> None:
         self.number = number
         self._store = store
         self._batch = batch
+        self._now_ms = now_ms
         self._damaged: dict[bytes, tuple[ColdHead, TurnstateError]] = {}
 
     def images(
@@ -128,12 +131,12 @@ class ColdPartition:
 
         One whose pointer is another by now stays where it is.
         """
-        batch = self._batch()
+        batch, now_ms = self._batch(), self._now_ms()
         came: list[bytes] = []
         found = self._store.located([each.key for each in fetched])
         for each, stands in zip(fetched, found, strict=True):
             if stands == each.cold:
-                batch.stage_image(each.image)
+                batch.stage_image(woken_image(each.image, now_ms))
                 came.append(each.key)
         return batch, came
 

@@ -1,7 +1,8 @@
 """Follow the topic `deltas` from code that does not run in an event loop."""
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import closing
 from typing import Any, Final
 
 from turnstate.schemas.errors import InvalidInputError
@@ -48,18 +49,32 @@ def followed(
         return await asyncio.to_thread(state, of_tenant, of_session)
 
     deltas = Deltas(cluster, state_of=state_of)
+    if tenant is not None and session is not None:
+        events = deltas.session(tenant, session, token, follow=follow)
+    else:
+        events = deltas.all(token, follow=follow)
+    with closing(driven(events, stopped)) as told:
+        for event in told:
+            if tenant in (None, event["tenant"]):
+                yield event
+
+
+def driven(
+    events: AsyncGenerator[Document], stopped: Callable[[], bool] | None
+) -> Generator[Document]:
+    """Yield what an asynchronous feed yields, in an event loop of its own.
+
+    Args:
+        events: The feed; closed at the end.
+        stopped: Asked while waiting whether to end.
+    """
     with asyncio.Runner() as runner:
-        if tenant is not None and session is not None:
-            events = deltas.session(tenant, session, token, follow=follow)
-        else:
-            events = deltas.all(token, follow=follow)
         try:
             while True:
                 event = runner.run(_next(events, stopped))
                 if event is None:
                     return
-                if tenant in (None, event["tenant"]):
-                    yield event
+                yield event
         finally:
             runner.run(events.aclose())
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from turnstate.schemas.errors import UnavailableError
 from turnstate.streams.embedded.events import START
+from turnstate.streams.expiry import NEVER, Expiry
 from turnstate.streams.kafka.membership import MembershipLease
 from turnstate.streams.kafka.partition import Partition
 from turnstate.streams.kafka.partition_reader import PartitionReader
@@ -51,11 +52,13 @@ class FreshPartitions:
     Args:
         owner: Knows the partitions.
         log: The 16 bytes of the topic id of turns, for positions.
+        expiry: Says what is served no more.
     """
 
-    def __init__(self, owner: Owner, log: bytes) -> None:
+    def __init__(self, owner: Owner, log: bytes, expiry: Expiry = NEVER) -> None:
         self.owner = owner
         self.log = log
+        self.expiry = expiry
         self._turn = threading.BoundedSemaphore(READS_AT_ONCE)
 
     @contextmanager
@@ -79,7 +82,7 @@ class FreshPartitions:
                 epoch = partition.epoch
                 found = Fresh(
                     partition,
-                    PartitionReader(partition),
+                    PartitionReader(partition, self.expiry),
                     self.token(partition),
                     time.monotonic() + SLICE_S,
                 )

@@ -189,6 +189,9 @@ class HotReads:
             floor = self._floors.get(key, Floor())
         if stored.is_tombstone or not floor.allows(stored):
             return None
+        ttl_ms = found.mark.ttl_ms
+        if 0 < ttl_ms <= self._clock.now_ms() - stored.arrived_ms:
+            return None  # its owner says so, as it says it of any other
         # Frames that are sealed meanwhile are frames still, here.
         unsealed = replace(stored, sealed_version=0)
         store = cast("WarmStore", _HeldFrames(found))

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -51,6 +51,7 @@ class HotPartition:
         marks: Where the mark is kept.
         watch: Told what arrived and what did not.
         now_ms: Tells epoch milliseconds.
+        ttl_ms: How long after its last turn a session is served; 0 = for ever.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class HotPartition:
         marks: Marks,
         watch: HotWatch,
         now_ms: Callable[[], int],
+        ttl_ms: int = 0,
     ) -> None:
         self.number = number
+        self.ttl_ms = ttl_ms
         self.cache = HotCache(RedisTier(settings, now_ms=now_ms))
         self.books = HotBooks(settings.frames_kept, settings.ttl_s * 1000)
         self._marks = marks
@@ -160,6 +163,34 @@ class HotPartition:
         for key in keys:
             await self.cache.drop(key)
 
+    async def clear(self, lives: Mapping[bytes, int], dropped: Sequence[bytes]) -> int:
+        """End lives in Redis for good, and forget other sessions; between two rounds.
+
+        Args:
+            lives: session key → the last life of it that is over.
+            dropped: Sessions of which an older text may lie there.
+
+        Returns:
+            How many of the ended lives are there still.
+
+        Raises:
+            UnavailableError: Redis is away, or busy (code `busy`).
+        """
+        if not await self._is_free():
+            raise UnavailableError(
+                "Redis is slow", hint="ask again in a moment", code="busy"
+            )
+        self.books.forget([*lives, *dropped])
+        tier = self.cache.tier
+        for key, life in lives.items():
+            await self.cache.erase(key, life)
+        if dropped:
+            await tier.drop_all(dropped)
+        values = await tier.values(list(lives)) if lives else []
+        found = zip(lives.values(), values, strict=True)
+        alive = [(life, tier.alive(value)) for life, value in found]
+        return sum(value is not None and value.incarnation <= at for at, value in alive)
+
     async def upkeep(self, offset: int) -> None:
         """Forget what is stale there, and renew the mark; called twice a second.
 
@@ -195,7 +226,7 @@ class HotPartition:
 
     async def _put_mark(self, offset: int) -> tuple[bool, Mark | None]:
         tier = self.cache.tier
-        mark = Mark(tier.epoch, tier.generation, offset)
+        mark = Mark(tier.epoch, tier.generation, offset, self.ttl_ms)
         # One whose answer did not come may stand there all the same.
         before, self._tried = self._tried, mark
         written, found = await self._marks.put(self.number, mark, self._mark)

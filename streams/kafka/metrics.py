@@ -11,6 +11,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from turnstate.streams.kafka.backup_metrics import BackupMetrics
 from turnstate.streams.kafka.progress import Reading
 from turnstate.streams.kafka.tier_metrics import TierMetrics
 
@@ -30,6 +31,7 @@ class WorkerMetrics:
 
     Attributes:
         moves: What is counted of hot, of cold, and of moves between tiers.
+        backups: What is counted of backups.
     """
 
     def __init__(self) -> None:
@@ -85,6 +87,7 @@ class WorkerMetrics:
             "turnstate_tier_sessions", "Sessions by tier.", ["tier"], registry=registry
         )
         self.moves = TierMetrics(registry)
+        self.backups = BackupMetrics(registry)
         self._restore.set(1)
         self.turns = 0
 

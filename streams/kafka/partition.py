@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import structlog
@@ -17,6 +17,8 @@ from turnstate.schemas.errors import (
     InvalidInputError,
     UnknownVersionError,
 )
+from turnstate.storage.backup.checkpoint import checkpoint_folder, remove_checkpoint
+from turnstate.storage.backup.restore import put_in_place
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.seal import Sealed
 from turnstate.storage.stored_head import StoredHead
@@ -28,6 +30,7 @@ from turnstate.storage.warm.failures import closed_on_failure
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.storage.warm.tables import META
 from turnstate.streams.embedded.sealer import Sealer
+from turnstate.streams.kafka.applied import CHANGELOG_KEY, Applied, decode_applied
 from turnstate.streams.kafka.cold_tier import ColdPartition
 from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.kafka.read_gate import ReadGate
@@ -36,24 +39,6 @@ if TYPE_CHECKING:
     from turnstate.streams.kafka.hot_tier import HotPartition
 
 _log = structlog.get_logger(__name__)
-
-CHANGELOG_KEY: Final = b"changelog"
-"""Row of the store: the changelog's topic id, the offset applied last, the epoch."""
-
-
-class Applied(NamedTuple):
-    """How far a store has come in its changelog.
-
-    Attributes:
-        topic_id: The 16 bytes of the topic; another topic is another changelog.
-        offset: Of the record applied last, -1 = none.
-        epoch: The greatest that was seen.
-    """
-
-    topic_id: bytes
-    offset: int
-    epoch: Epoch
-
 
 class PartitionSizes(NamedTuple):
     """What one partition may take.
@@ -130,6 +115,8 @@ class Partition:
     def _open(self) -> None:
         """Open the store; one that is damaged is made anew from the changelog."""
         self._folder.parent.mkdir(parents=True, exist_ok=True)
+        # One that a crash left would keep bytes that are erased here.
+        remove_checkpoint(checkpoint_folder(self._folder))
         try:
             if self._condemned.exists():
                 raise CorruptDataError(self._condemned.read_text(encoding="utf-8"))
@@ -147,7 +134,9 @@ class Partition:
             self._condemned.unlink(missing_ok=True)
             self._open_store()
         self.hot = MemoryTier(self._sizes.hot_bytes, frames_kept=0)
-        self.cold = ColdPartition(self.number, self.store, self.batch)
+        self.cold = ColdPartition(
+            self.number, self.store, self.batch, self.clock.now_ms
+        )
         self.agent = SessionAgent(
             store=self.store,
             hot=self.hot,
@@ -189,10 +178,7 @@ class Partition:
         row = self.store.meta(CHANGELOG_KEY)
         if row is None:
             return Applied(self._changelog_id, -1, Epoch(0, 0))
-        try:
-            return msgspec.msgpack.decode(row, type=Applied)
-        except msgspec.MsgspecError as error:
-            raise CorruptDataError(f"the row {CHANGELOG_KEY!r}: {error}") from error
+        return decode_applied(row)
 
     @property
     def _condemned(self) -> Path:
@@ -222,6 +208,19 @@ class Partition:
         self.close()
         self._wipe_folder()
         self._open()
+
+    def adopt(self, files: Path) -> None:
+        """Take files that were fetched in the place of the store, as its own.
+
+        Raises:
+            UnavailableError: the disk refuses; the store is empty then.
+        """
+        self.close()
+        self._wipe_folder()
+        try:
+            put_in_place(files, self._folder)
+        finally:
+            self._open()
 
     def _wipe_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -274,12 +273,16 @@ class Partition:
             # Heads in memory may be older than what was read.
             for key in list(self.hot.keys()):
                 self.hot.drop(key)
-        self.folded = folded_position(self.store, self._log_id)
+        self.note_folded()
         if self.applied.epoch != self.epoch:
             return False
         self.is_fresh = True
         self.gate.open()
         return True
+
+    def note_folded(self) -> None:
+        """Take what the store says now for the position that is folded."""
+        self.folded = folded_position(self.store, self._log_id)
 
     # -- folding ----------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class PartitionMoves:
         seals = partition.sealer.planned(keys=cooling) if cooling else []
         if seals:
             batch = partition.staged_seals(seals)
-            await self._written(batch, lambda: partition.sealed(seals))
+            await self.written(batch, lambda: partition.sealed(seals))
         self._moves.plan(plans)
         self._write_here()
 
@@ -78,7 +78,7 @@ class PartitionMoves:
             if self._handed.pop(each.plan.id, None) == self.partition.epoch
         ]
         made = self._moves.flip(handed, self._now_ms())
-        await self._written(self._batch())
+        await self.written(self._batch())
         rest = [each.plan for each in copied if each not in handed]
         if rest:
             await self.give_up(rest)
@@ -92,7 +92,7 @@ class PartitionMoves:
         """Bring cold sessions back; return the keys that came."""
         batch, came = self.partition.cold.stage(fetched)
         if came:
-            await self._written(batch)
+            await self.written(batch)
         return came
 
     async def repoint(
@@ -101,7 +101,7 @@ class PartitionMoves:
         """Point to the copies that a compaction made; return the keys that do."""
         made = self._moves.repoint({key: (old, new) for key, old, new in moved})
         if made:
-            await self._written(self._batch())
+            await self.written(self._batch())
         return made
 
     async def release(self, plans: Sequence[Plan]) -> list[bytes]:
@@ -155,9 +155,14 @@ class PartitionMoves:
         assert not batch.records, "the journal is no part of the changelog"
         self.partition.write(batch, None)
 
-    async def _written(
+    async def written(
         self, batch: ChangelogBatch, then: Callable[[], object] = lambda: None
     ) -> None:
+        """Make a batch durable, its changelog first.
+
+        Raises:
+            UnavailableError: another worker may own the partition by now.
+        """
         if not await self._rounds.write(self.partition, batch, then):
             raise UnavailableError(
                 f"partition {self.partition.number} may be another worker's by now",

@@ -12,6 +12,7 @@ from turnstate.storage.stored_head import StoredHead, decode_entry
 from turnstate.storage.warm.below import Below
 from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.storage.warm.rocksdb import WarmStore
+from turnstate.streams.expiry import NEVER, Expiry
 from turnstate.streams.kafka.partition import Partition
 from turnstate.streams.reading import StoreReader
 
@@ -23,11 +24,17 @@ class PartitionReader(StoreReader):
 
     Args:
         partition: Whose they are.
+        expiry: Says what is served no more.
     """
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, expiry: Expiry = NEVER) -> None:
         super().__init__(partition.store, partition, partition.graph)
         self._partition = partition
+        self._expiry = expiry
+
+    def has_expired(self, arrived_ms: int) -> bool:
+        """Say whether a session whose last turn came then is served no more."""
+        return self._expiry.is_over(arrived_ms)
 
     def row(self, key: bytes) -> SessionRow | None:
         """Return the facts of one session, None where it is not known."""
@@ -55,13 +62,24 @@ class ColdReader(StoreReader):
         below: Where images are.
         log_name: The name under which the log stamps.
         graph: The dialogue graph.
+        expiry: Says what is served no more.
     """
 
     def __init__(
-        self, cold: ColdHead, below: Below, log_name: str, graph: DialogueGraph
+        self,
+        cold: ColdHead,
+        below: Below,
+        log_name: str,
+        graph: DialogueGraph,
+        expiry: Expiry = NEVER,
     ) -> None:
         store = _ColdStore(cold, below, log_name)
         super().__init__(cast("WarmStore", store), store, graph)
+        self._expiry = expiry
+
+    def has_expired(self, arrived_ms: int) -> bool:
+        """Say whether a session whose last turn came then is served no more."""
+        return self._expiry.is_over(arrived_ms)
 
 
 class _ColdStore:

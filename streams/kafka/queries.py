@@ -19,7 +19,19 @@ from turnstate.streams.embedded.methods import (
     Form,
     Method,
 )
+from turnstate.streams.kafka.backup_queries import BackupQuery, BackupStateQuery
+from turnstate.streams.kafka.erase_queries import (
+    EraseBuryQuery,
+    EraseFoldersQuery,
+    EraseHotQuery,
+    EraseMarkQuery,
+    ErasePlanQuery,
+    ErasePurgeQuery,
+    EraseRewriteQuery,
+    EraseScanQuery,
+)
 from turnstate.streams.kafka.tier_queries import (
+    ArchiveQuery,
     FactQuery,
     FactsQuery,
     FillsQuery,
@@ -154,6 +166,20 @@ def _moved(name: str, kind: type[_Query]) -> Callable[..., Any]:
     return call
 
 
+def _backed_up(name: str, kind: type[_Query]) -> Callable[..., Any]:
+    def call(reads: Any, **arguments: Any) -> Any:
+        return reads.backup(name, _query(f"backup_{name}", kind, arguments))
+
+    return call
+
+
+def _erased(name: str, kind: type[_Query]) -> Callable[..., Any]:
+    def call(reads: Any, **arguments: Any) -> Any:
+        return reads.erase(name, _query(f"erase_{name}", kind, arguments))
+
+    return call
+
+
 def _query(name: str, kind: type[_Query], arguments: dict[str, Any]) -> _Query:
     try:
         return msgspec.convert(arguments, kind, builtin_types=(bytes,))
@@ -186,6 +212,17 @@ QUERIES: Final[dict[str, Method]] = {
     "tier_fill": Method(_moved("fill", PlansQuery), KEYS),
     "tier_warm": Method(_moved("warm", KeysQuery), KEYS),
     "tier_repoint": Method(_moved("repoint", RepointQuery), KEYS),
+    "tier_archive": Method(_moved("archive", ArchiveQuery), PAGE),
     "tier_give_up": Method(_moved("give_up", PlansQuery), DOCUMENT),
+    "erase_plan": Method(_erased("plan", ErasePlanQuery), PAGE),
+    "erase_mark": Method(_erased("mark", EraseMarkQuery), PAGE),
+    "erase_rewrite": Method(_erased("rewrite", EraseRewriteQuery), PAGE),
+    "erase_hot": Method(_erased("hot", EraseHotQuery), PAGE),
+    "erase_bury": Method(_erased("bury", EraseBuryQuery), PAGE),
+    "erase_purge": Method(_erased("purge", ErasePurgeQuery), PAGE),
+    "erase_scan": Method(_erased("scan", EraseScanQuery), PAGE),
+    "erase_folders": Method(_erased("folders", EraseFoldersQuery), PAGE),
+    "backup_start": Method(_backed_up("start", BackupQuery), PAGE),
+    "backup_state": Method(_backed_up("state", BackupStateQuery), PAGE),
 }
 """Every method by the name under which both sides know it."""

@@ -26,7 +26,7 @@ from turnstate.storage.warm.changelog import folded_position
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded.lock import LOCK_FILE, OwnerLock
-from turnstate.streams.kafka.partition import CHANGELOG_KEY, Applied
+from turnstate.streams.kafka.applied import CHANGELOG_KEY, Applied
 from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.reading import StoreReader
 

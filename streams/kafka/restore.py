@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -32,14 +32,45 @@ class RestoreProgress(NamedTuple):
         done: Records read so far.
         total: Records that there were when it began, tombstones and all.
         seconds: Since it began.
+        files: Of backups that are fetched first: how many are there, of how many;
+            None once records are read.
     """
 
     done: int
     total: int
     seconds: float
+    files: tuple[int, int] | None = None
 
 
 Told = Callable[[RestoreProgress], None]
+
+
+class Empty(NamedTuple):
+    """A partition that has nothing of its changelog.
+
+    Attributes:
+        partition: It.
+        begin: The offset at which the changelog begins.
+        end: Behind its last record.
+    """
+
+    partition: Partition
+    begin: int
+    end: int
+
+
+class Seed(Protocol):
+    """Who may give empty partitions something to begin with: see `seeds.py`."""
+
+    async def __call__(
+        self,
+        empty: Sequence[Empty],
+        is_current: Callable[[], bool],
+        told: Callable[[int, int], object],
+        /,
+    ) -> None:
+        """Give what there is."""
+        ...
 
 
 async def restore(
@@ -50,6 +81,7 @@ async def restore(
     *,
     is_current: Callable[[], bool] = lambda: True,
     between: Callable[[], Awaitable[None]] | None = None,
+    seed: Seed | None = None,
 ) -> set[int]:
     """Apply what each partition's changelog has above its store.
 
@@ -66,6 +98,8 @@ async def restore(
         is_current: Asked between batches; where it says no, another rebalance
             has begun and the loop ends early.
         between: Awaited between batches, for tests.
+        seed: Gives empty partitions something to begin with; None = the
+            changelog is read whole.
 
     Returns:
         The partitions in which something was applied.
@@ -88,7 +122,7 @@ async def restore(
     try:
         await started(consumer, settings, "the changelog")
         loop = _Restore(consumer, topic, partitions, told)
-        await loop.begin()
+        await loop.begin(is_current, seed)
         return await loop.run(is_current, between)
     except (KafkaError, OSError) as error:
         raise unavailable(settings, error, "the changelog") from error
@@ -113,7 +147,7 @@ class _Restore:
         self._done = self._total = self._stale = 0
         self.changed: set[int] = set()
 
-    async def begin(self) -> None:
+    async def begin(self, is_current: Callable[[], bool], seed: Seed | None) -> None:
         """Find where each partition begins and ends; throw away what cannot be."""
         tps = [TopicPartition(self._topic, number) for number in self._partitions]
         self._consumer.assign(tps)
@@ -132,6 +166,16 @@ class _Restore:
                 )
                 partition.wipe()
                 self.changed.add(tp.partition)
+        if seed is not None:
+            empty = [
+                Empty(self._partitions[tp.partition], begins[tp], self._ends[tp])
+                for tp in tps
+                if self._ends[tp] > begins[tp]
+                and self._partitions[tp.partition].applied.offset < 0
+            ]
+            await seed(empty, is_current, self._tell_files)
+        for tp in tps:
+            partition = self._partitions[tp.partition]
             start = max(partition.applied.offset + 1, begins[tp])
             self._consumer.seek(tp, start)
             self._total += self._ends[tp] - start
@@ -174,6 +218,10 @@ class _Restore:
     def _finish(self, tp: TopicPartition) -> None:
         del self._ends[tp]
         self._consumer.pause(tp)
+
+    def _tell_files(self, done: int, total: int) -> None:
+        seconds = time.monotonic() - self._began
+        self._told(RestoreProgress(0, 1, seconds, (done, total)))
 
     def _tell(self) -> None:
         seconds = time.monotonic() - self._began

@@ -43,8 +43,8 @@ class _Lacking(NamedTuple):
 class Rounds:
     """Carry chunks of turns, and what no turn brought, through a checkpoint.
 
-    A round goes: fold in memory; frames and dead letters out, verified, and hot
-    written meanwhile; changelog out, verified; one RocksDB batch a partition,
+    A round goes: fold in memory; frames, entities and dead letters out, verified,
+    and hot written meanwhile; changelog out, verified; one RocksDB batch a partition,
     with the log position; then the chunk is done, and its offset may be
     committed. A crash anywhere repeats the round, and repeating is harmless:
     the fold is the same, and a head knows the position that it has folded.
@@ -247,6 +247,7 @@ class Rounds:
         await asyncio.gather(
             self._sender.send_rows(self._topics.deltas, number, staged.deltas),
             self._sender.send_rows(self._topics.dead_letters, number, staged.letters),
+            self._sender.send_rows(self._topics.entities, number, staged.entities),
         )
 
     async def _send_changelog(self, staged: Staged) -> int | None:

@@ -40,11 +40,13 @@ class Routes(NamedTuple):
         state: Of the group, in Kafka's words.
         workers: How many members it has.
         owners: Partition → where its worker answers.
+        members: Where workers answer, those without a partition, too.
     """
 
     state: str
     workers: int
     owners: Mapping[int, Address]
+    members: frozenset[Address] = frozenset()
 
     def address(self, partition: int) -> Address:
         """Return where the worker of a partition answers.
@@ -137,13 +139,15 @@ def routes_of(state: str, members: Iterable[Any], topic: str) -> Routes:
     """
     rows = list(members)
     owners: dict[int, Address] = {}
+    addresses: set[Address] = set()
     for row in rows:
         metadata, assignment = row[-2:]
         address = member_address(bytes(metadata or b""))
         if address is not None:
+            addresses.add(address)
             for partition in member_partitions(bytes(assignment or b""), topic):
                 owners[partition] = address
-    return Routes(state, len(rows), owners)
+    return Routes(state, len(rows), owners, frozenset(addresses))
 
 
 async def find_routes(

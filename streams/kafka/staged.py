@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from turnstate.agents.ports import Record
 from turnstate.agents.session.agent import Folded
 from turnstate.storage.warm.changelog import ChangelogBatch
+from turnstate.streams.kafka.entity_records import entity_rows
 from turnstate.streams.kafka.letters import letter_row
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.partition import Partition
@@ -27,6 +28,7 @@ class Staged(NamedTuple):
         batch: For the store and the changelog.
         deltas: Frames to send.
         letters: Refusals to send.
+        entities: Entity upserts to send.
     """
 
     partition: Partition
@@ -36,6 +38,7 @@ class Staged(NamedTuple):
     batch: ChangelogBatch
     deltas: list[Row]
     letters: list[Row]
+    entities: list[Row]
 
 
 def staged(
@@ -71,7 +74,10 @@ def staged(
             headers = [(TRACEPARENT, trace.encode())] if trace else []
             deltas.append((change.key, change.frame, headers))
     letters = _letters(partition, fetched, records, folded, metrics)
-    return Staged(partition, chunks, records, folded, batch, deltas, letters)
+    entities = entity_rows(folded.changes, traces)
+    return Staged(
+        partition, chunks, records, folded, batch, deltas, letters, entities
+    )
 
 
 def _letters(

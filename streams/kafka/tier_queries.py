@@ -63,6 +63,16 @@ class KeysQuery(_TierQuery, kw_only=True):
     keys: Annotated[list[bytes], Meta(max_length=ITEMS_MAX)]
 
 
+class ArchiveQuery(KeysQuery, kw_only=True):
+    """To archive sessions before they are erased.
+
+    Attributes:
+        wanted: The job is set to archive: a worker that is not has to say so.
+    """
+
+    wanted: bool = False
+
+
 class RepointQuery(_TierQuery, kw_only=True):
     """To point to copies that a compaction made."""
 

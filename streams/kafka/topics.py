@@ -136,7 +136,11 @@ def plans(settings: ClusterSettings) -> list[TopicPlan]:
     rows: Sequence[tuple[str, Mapping[str, str]]] = (
         (topics.turns, {**delete, **large, **arrival, "retention.ms": FOREVER}),
         (topics.deltas, {**delete, **large, "retention.ms": str(7 * _DAY_MS)}),
-        (topics.changelog, {**compact, **large}),
+        (
+            topics.changelog,
+            # So old may a backup be from which a partition is restored.
+            {**compact, **large, "delete.retention.ms": str(7 * _DAY_MS)},
+        ),
         (topics.anchors, {**delete, "retention.ms": str(30 * _DAY_MS)}),
         (topics.entities, compact),
         (topics.residency, {**delete, "retention.ms": str(_DAY_MS)}),

@@ -147,7 +147,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        doors = WorkerDoors(self.cluster)
+        doors = WorkerDoors(self.cluster, self.settings)
         try:
             app = await self._app(doors)
         except BaseException:
@@ -188,6 +188,7 @@ class Worker:
             metrics=self.metrics,
             told=self.told,
             url=doors.url,
+            ttl_s=self.settings.ttl_s,
         )
         await doors.open(app, log_id)
         return app

@@ -18,8 +18,12 @@ from turnstate.streams.kafka.metrics_server import MetricsServer
 from turnstate.streams.kafka.progress import Reading, WorkerProgress
 from turnstate.streams.kafka.query_server import listening, query_server, url_of
 from turnstate.streams.kafka.read_gate import GateShutError
+from turnstate.streams.kafka.worker_archive import WorkerArchive
+from turnstate.streams.kafka.worker_backups import WorkerBackups
+from turnstate.streams.kafka.worker_erasing import WorkerErasing
 from turnstate.streams.kafka.worker_moves import WorkerMoves
 from turnstate.streams.kafka.worker_reads import WorkerReads
+from turnstate.streams.settings import Settings
 
 ENDS_S: Final = 2.0
 """How often the brokers are asked where the log ends."""
@@ -36,17 +40,21 @@ class WorkerDoors:
 
     Args:
         cluster: Says where to listen.
+        settings: Say where the archive is.
 
     Raises:
         UnavailableError: the address cannot be had.
     """
 
-    def __init__(self, cluster: ClusterSettings) -> None:
+    def __init__(self, cluster: ClusterSettings, settings: Settings) -> None:
         self._cluster = cluster
+        self._settings = settings
         self._listener = listening(cluster.query_host, cluster.query_port)
         self.url = url_of(self._listener)
         self.progress = WorkerProgress()
         self._queries: RequestServer | None = None
+        self._backups: WorkerBackups | None = None
+        self._erasing: WorkerErasing | None = None
         self._metrics: MetricsServer | None = None
         self._ends: dict[int, int] = {}
         self._asked_ends = self._asked_tiers = float("-inf")
@@ -79,13 +87,33 @@ class WorkerDoors:
             loop,
             app.tiers.now_ms,
         )
+        self._backups = WorkerBackups(
+            FreshPartitions(app, log),
+            app.checkpointer,
+            self._cluster,
+            app.metrics.backups,
+            loop,
+            app.tiers.clock,
+        )
+        self._erasing = WorkerErasing(
+            FreshPartitions(app, log),
+            moves,
+            loop,
+            app.tiers.clock,
+            app.folder,
+            lambda: {*app.partitions, *app.closing},
+        )
         reads = WorkerReads(
             app,
             partitions=self._cluster.partitions,
             log=log,
             calmly=calmly,
             moves=moves,
+            backups=self._backups,
+            erasing=self._erasing,
+            expiry=app.expiry,
         )
+        moves.archiving = WorkerArchive(reads, self._settings, app.tiers.clock)
         self._queries = query_server(self._listener, reads, log)
         self._queries.start()
 
@@ -102,6 +130,8 @@ class WorkerDoors:
         }
         self.progress.note(readings, self._ends)
         app.metrics.partitions(readings, self._ends)
+        if self._erasing is not None:
+            self._erasing.look()
         now = time.monotonic()
         if now - self._asked_ends > ENDS_S and readings:
             self._asked_ends = now
@@ -114,6 +144,10 @@ class WorkerDoors:
         """Answer what was begun, and hang up."""
         for task in self._tasks:
             task.cancel()
+        if self._backups is not None:
+            self._backups.close()
+        if self._erasing is not None:
+            self._erasing.close()
         if self._metrics is not None:
             await self._metrics.close()
         if self._queries is None:

@@ -20,6 +20,7 @@ from turnstate.streams.kafka.cold_tier import Fetched
 from turnstate.streams.kafka.fresh import FreshPartitions
 from turnstate.streams.kafka.partition_moves import PartitionMoves
 from turnstate.streams.kafka.tier_queries import (
+    ArchiveQuery,
     FactQuery,
     FactsQuery,
     FillsQuery,
@@ -30,6 +31,7 @@ from turnstate.streams.kafka.tier_queries import (
     RepointQuery,
     UnfinishedQuery,
 )
+from turnstate.streams.kafka.worker_archive import WorkerArchive
 from turnstate.streams.tiers.reads import Reads
 
 WAIT_S: Final = 10.0
@@ -54,6 +56,9 @@ class WorkerMoves:
         packs: Of the cold tier; knows the newest job.
         loop: Of the worker.
         now_ms: Tells epoch milliseconds.
+
+    Attributes:
+        archiving: Archives what expires; None = jobs cannot have it erased.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class WorkerMoves:
         self._now_ms = now_ms
         self._moves: dict[int, PartitionMoves] = {}
         self._reads = Reads()
+        self.archiving: WorkerArchive | None = None
 
     # -- what sessions are like -----------------------------------------------------
 
@@ -123,9 +129,19 @@ class WorkerMoves:
                     break
         return {"pointers": found, "next": following}
 
+    def archive(self, query: ArchiveQuery) -> Document:
+        """Archive what is about to be erased; see `WorkerArchive.archive`.
+
+        Raises:
+            UnavailableError: the archive is away, or this worker has none.
+        """
+        if self.archiving is None:
+            raise UnavailableError("nothing expires here", code="no_archive")
+        return self.archiving.archive(query)
+
     def unfinished(self, query: UnfinishedQuery) -> list[Plan]:
         """Return the moves that were planned before a moment and are not done."""
-        return self._done(
+        return self.done(
             query.partition, lambda moves: moves.unfinished(query.before_ms)
         )
 
@@ -133,7 +149,7 @@ class WorkerMoves:
 
     def plan(self, query: PlansQuery) -> Document:
         """Journal moves; the sessions that go to the cold tier are sealed first."""
-        self._done(query.partition, lambda moves: moves.plan(query.plans))
+        self.done(query.partition, lambda moves: moves.plan(query.plans))
         return {"planned": len(query.plans)}
 
     def images(
@@ -144,7 +160,7 @@ class WorkerMoves:
         size = begin = 0
         while begin < len(query.plans) and size < IMAGES_BYTES:
             part = query.plans[begin : begin + IMAGES_AT_ONCE]
-            found = self._done(query.partition, _images_of(part))
+            found = self.done(query.partition, _images_of(part))
             for plan, image in zip(part, found, strict=True):
                 encoded = None if image is None else encode_image(image)
                 answer.append((plan.id, encoded))
@@ -159,15 +175,15 @@ class WorkerMoves:
             FencedError: another job has taken over.
         """
         self._packs.admit(query.token)
-        return self._done(query.partition, lambda moves: moves.flip(query.copied))
+        return self.done(query.partition, lambda moves: moves.flip(query.copied))
 
     def release(self, query: PlansQuery) -> list[bytes]:
         """Let the hot tier forget sessions; return the ids of the moves made."""
-        return self._done(query.partition, lambda moves: moves.release(query.plans))
+        return self.done(query.partition, lambda moves: moves.release(query.plans))
 
     def fill(self, query: PlansQuery) -> list[bytes]:
         """Take sessions up into the hot tier; return the ids of the moves made."""
-        return self._done(query.partition, lambda moves: moves.fill(query.plans))
+        return self.done(query.partition, lambda moves: moves.fill(query.plans))
 
     def warm(self, query: KeysQuery) -> list[bytes]:
         """Bring cold sessions back; return the keys that came.
@@ -177,7 +193,7 @@ class WorkerMoves:
         """
         partition = self._parts.partition(query.partition)
         fetched, failed = partition.cold.fetch(query.keys)
-        came = self._done(query.partition, _warmed(fetched)) if fetched else []
+        came = self.done(query.partition, _warmed(fetched)) if fetched else []
         for error in failed.values():
             raise error
         return came
@@ -189,11 +205,11 @@ class WorkerMoves:
             FencedError: another job has taken over.
         """
         self._packs.admit(query.token)
-        return self._done(query.partition, lambda moves: moves.repoint(query.moved))
+        return self.done(query.partition, lambda moves: moves.repoint(query.moved))
 
     def give_up(self, query: PlansQuery) -> Document:
         """Strike moves out of the journal that are not going to be made."""
-        self._done(query.partition, lambda moves: moves.give_up(query.plans))
+        self.done(query.partition, lambda moves: moves.give_up(query.plans))
         return {"given_up": len(query.plans)}
 
     # -- readers ----------------------------------------------------------------------
@@ -218,10 +234,14 @@ class WorkerMoves:
 
     # -- inside -----------------------------------------------------------------------
 
-    def _done(
+    def done(
         self, number: int, call: Callable[[PartitionMoves], Awaitable[_T]]
     ) -> _T:
-        """Do something between two rounds, from another thread.
+        """Do something between two rounds, from another thread; return what it says.
+
+        Args:
+            number: Of the partition.
+            call: Does it, in the worker's loop.
 
         Raises:
             UnavailableError: the partition is not this worker's, or the round

@@ -17,6 +17,7 @@ from turnstate.streams.embedded.context import context
 from turnstate.streams.embedded.events import Place, log_offset
 from turnstate.streams.embedded.reach import wanted_place
 from turnstate.streams.embedded.upkeep import disk_bytes
+from turnstate.streams.expiry import NEVER, Expiry
 from turnstate.streams.kafka.fresh import Fresh, FreshPartitions, Owner
 from turnstate.streams.kafka.partition import Partition
 from turnstate.streams.kafka.partition_reader import ColdReader
@@ -35,6 +36,8 @@ from turnstate.streams.kafka.queries import (
     VerifyQuery,
 )
 from turnstate.streams.kafka.verified_page import Calmly, VerifiedPage
+from turnstate.streams.kafka.worker_backups import WorkerBackups
+from turnstate.streams.kafka.worker_erasing import WorkerErasing
 from turnstate.streams.kafka.worker_moves import WorkerMoves
 from turnstate.streams.reading import StoreReader
 
@@ -65,6 +68,9 @@ class WorkerReads:
         log: The 16 bytes of the topic id of turns, for positions.
         calmly: Does something while nothing is folded.
         moves: What jobs ask for that move sessions; None = nothing.
+        backups: Makes backups; None = nobody does.
+        erasing: Cleans this worker's places; None = nothing is erased.
+        expiry: Says what is served no more.
     """
 
     def __init__(
@@ -75,9 +81,14 @@ class WorkerReads:
         log: bytes,
         calmly: Calmly,
         moves: WorkerMoves | None = None,
+        backups: WorkerBackups | None = None,
+        erasing: WorkerErasing | None = None,
+        expiry: Expiry = NEVER,
     ) -> None:
-        self.parts = FreshPartitions(owner, log)
+        self.parts = FreshPartitions(owner, log, expiry)
         self.moves = moves
+        self.backups = backups
+        self.erasing = erasing
         self._calmly = calmly
         self._count = partitions
         self._log = log
@@ -133,7 +144,7 @@ class WorkerReads:
 
     def head(self, query: HeadQuery) -> Head:
         """Return the head of a session; see `StoreReader.head`."""
-        return self._read(
+        return self.read_session(
             query,
             lambda reader: reader.head(query.tenant, query.session, query.version),
         )[0]
@@ -180,11 +191,15 @@ class WorkerReads:
     def _about(
         self, query: SessionQuery, read: Callable[[StoreReader], Document]
     ) -> Document:
-        document, reflects = self._read(query, read)
+        document, reflects = self.read_session(query, read)
         return {**document, "reflects": reflects}
 
-    def _read(
-        self, query: SessionQuery, read: Callable[[StoreReader], _Read]
+    def read_session(
+        self,
+        query: SessionQuery,
+        read: Callable[[StoreReader], _Read],
+        *,
+        is_use: bool = True,
     ) -> tuple[_Read, str]:
         """Read a session where it lies; return what was read, as of which position.
 
@@ -205,7 +220,7 @@ class WorkerReads:
                     raise
                 continue
             if self._stands(number, key, cold):
-                if self.moves is not None:
+                if is_use and self.moves is not None:
                     self.moves.was_read_cold(number, key)
                 return answer, cold.reflects
         raise UnavailableError(
@@ -226,10 +241,8 @@ class WorkerReads:
                 code="cold_away",
             )
         with self._cold_turn:
-            reader = ColdReader(
-                cold.cold, below, partition.log_name, partition.graph
-            )
-            return read(reader)
+            facts = (partition.log_name, partition.graph, self.parts.expiry)
+            return read(ColdReader(cold.cold, below, *facts))
 
     def _stands(self, number: int, key: bytes, cold: _Cold) -> bool:
         with self.parts.fresh(number) as fresh:
@@ -256,7 +269,8 @@ class WorkerReads:
         with self.parts.fresh(query.partition) as fresh:
             walk = _walk(fresh, query, query.prefix)
             for key, row in walk.rows():
-                if query.tier in (None, row.tier):
+                gone = fresh.reader.has_expired(row.arrived_ms)
+                if not gone and query.tier in (None, row.tier):
                     name = SessionName.from_key(key)
                     rows.append(documents.session_document(name, row))
                 if len(rows) >= query.limit:
@@ -332,6 +346,26 @@ class WorkerReads:
         if self.moves is None:
             raise UnavailableError("nothing is moved here", code="cold_away")
         return getattr(self.moves, method)(query)
+
+    def backup(self, method: str, query: Any) -> Any:
+        """Do what a job asks for that makes backups; see `WorkerBackups`.
+
+        Raises:
+            UnavailableError: none are made here.
+        """
+        if self.backups is None:
+            raise UnavailableError("no backups are made here", code="no_backups")
+        return getattr(self.backups, method)(query)
+
+    def erase(self, method: str, query: Any) -> Any:
+        """Do what an erase asks for; see `WorkerErasing`.
+
+        Raises:
+            UnavailableError: nothing is erased here.
+        """
+        if self.erasing is None:
+            raise UnavailableError("nothing is erased here", code="no_erasing")
+        return getattr(self.erasing, method)(query)
 
 
 def _key(query: SessionQuery) -> bytes:

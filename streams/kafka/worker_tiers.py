@@ -32,8 +32,10 @@ class WorkerTiers:
         changelog_id: The topic id of the changelog.
         metrics: Counted into.
         clock: Tells the time.
+        ttl_ms: How long after its last turn a session is served; 0 = for ever.
 
     Attributes:
+        clock: Tells the time.
         packs: Of the cold tier; opened when they are first needed.
         below: Where cold sessions are read; None where there is no cold tier.
 
@@ -48,7 +50,10 @@ class WorkerTiers:
         changelog_id: bytes,
         metrics: WorkerMetrics,
         clock: Clock,
+        ttl_ms: int = 0,
     ) -> None:
+        self._ttl_ms = ttl_ms
+        self.clock = clock
         self.now_ms = clock.now_ms
         self._watch = HotWatch(metrics.moves)
         self._redis: RedisSettings | None = None
@@ -72,6 +77,7 @@ class WorkerTiers:
                 self._marks,
                 self._watch,
                 self.now_ms,
+                self._ttl_ms,
             )
 
     async def let_go(self, partition: Partition) -> None:

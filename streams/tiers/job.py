@@ -23,6 +23,9 @@ SWEEP_AFTER_MS: Final = 3_600_000
 FLIP_BYTES: Final = 256 << 20
 """Copied before pointers are flipped: what a crash makes garbage of at most."""
 
+EXPIRED_AT_ONCE: Final = 500
+"""Sessions that have expired and go together."""
+
 LADDER: Final[tuple[TierName, ...]] = ("hot", "warm", "cold")
 """The tiers from the top down."""
 
@@ -259,19 +262,29 @@ class TierJob:
         self._step(len(plans))
 
     def _expire(self, items: Sequence[Item], report: Report) -> None:
-        """Have the owner let go of what has expired, archived before if it is to be."""
+        """Have the owner let go of what has expired, archived before if it is to be.
+
+        A part at a time: what went before a failure has gone, and is told.
+        """
         over = _expiring(items)
-        if not over:
-            return
-        try:
-            keys = [item.facts.key for item in over]
-            report.archived = self.store.call("tier_expire", keys=keys)["archived"]
-        except UnavailableError as error:
-            report.skipped[str(error)] += len(over)
-            return
-        for item in over:
-            report.note(self._gone(item), item.size)
-        self._step(len(over))
+        for begin in range(0, len(over), EXPIRED_AT_ONCE):
+            part = over[begin : begin + EXPIRED_AT_ONCE]
+            try:
+                made = self.store.call(
+                    "tier_expire",
+                    keys=[item.facts.key for item in part],
+                    versions=[item.facts.version for item in part],
+                )
+            except UnavailableError as error:
+                report.skipped[str(error)] += len(over) - begin
+                return
+            report.archived += made["archived"]
+            for place, item in enumerate(part):
+                if place in made["gone_on"]:
+                    report.skipped["it has changed since it was planned"] += 1
+                else:
+                    report.note(self._gone(item), item.size)
+            self._step(len(part))
 
     def _gone(self, item: Item) -> Plan:
         """Return what reports say of a session that goes for good."""

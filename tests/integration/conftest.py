@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from rocksdict import DBCompressionType
 
 from support.commands import COMMAND, GOOD, TIMEOUT_S, Run
 from support.encrypting import fill, key_setting, settings
+from support.plain_worker import write_plain_blocks
 from support.shared_services import shared, shared_root
 from turnstate.infra.services.kafka import start_kafka
-from turnstate.storage.warm import options, rows
 from turnstate.streams.cli import main
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.store import EmbeddedStore
@@ -100,15 +99,7 @@ def fixture_running(
 @pytest.fixture(name="plain_blocks")
 def fixture_plain_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let RocksDB write blocks as they are, so that a byte scan sees dead rows."""
-    real = options.table_options
-
-    def plain(*arguments: Any) -> Any:
-        made = real(*arguments)
-        made.set_compression_type(DBCompressionType.none())
-        made.set_bottommost_compression_type(DBCompressionType.none())
-        return made
-
-    monkeypatch.setattr(rows, "table_options", plain)
+    write_plain_blocks(monkeypatch)
 
 
 @pytest.fixture(name="store")

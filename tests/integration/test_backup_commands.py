@@ -65,13 +65,24 @@ def test_each_failure_has_its_exit_code(filled: Told, tmp_path: Path) -> None:
         (2, ["backup", "place", "--list", "--savepoint", "x"]),
         (2, ["backup", "place", "--savepoint", "a/b"]),
         (2, ["backup", "s3://B"]),
-        (6, ["backup", "place", "--profile", "cluster"]),
+        (2, ["backup"]),
+        (2, ["restore", "--data", "fresh"]),
+        (2, ["backup", "place", "--to", "place"]),
+        (2, ["backup", "place", "--partition", "1"]),
+        (2, ["restore", "place", "--instance", "one"]),
+        (2, ["restore", "place", "--verify", "--savepoint", "x"]),
+        (6, ["backup", "place", "--profile", "cluster", "--savepoint", "x"]),
+        (6, ["restore", "--profile", "cluster", "--verify"]),
+        (2, ["restore", "--profile", "cluster", "place"]),
     ]:
         assert told(*arguments)[0] == code, arguments
+    assert told("restore", "place", "--verify")[0] == 0
     assert not (tmp_path / "nowhere").exists()
     assert not (tmp_path / "fresh" / "store").exists()
     for path in (tmp_path / "place").glob("files/*"):
         path.unlink()
+    code, checked = told("restore", "place", "--verify")
+    assert (code, len(checked["bad"])) == (5, checked["files"])
     code, refused = told("restore", "place", "--data", "fresh")
     assert code == 5
     assert "files/" in refused["error"]["message"]

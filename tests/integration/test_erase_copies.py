@@ -15,8 +15,10 @@ from support.erasing import (
     recordings,
     turn,
 )
+from turnstate.schemas.ids import SessionName
 from turnstate.streams.embedded import upkeep
 from turnstate.streams.embedded.backups import backup, listing, savepoint
+from turnstate.streams.embedded.erase_cold import scrub_packs
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.restoring import restore, restore_savepoint
 from turnstate.streams.embedded.store import EmbeddedStore
@@ -63,6 +65,18 @@ def test_a_user_is_gone_from_the_cold_tier(store: OwnedStore) -> None:
     with EmbeddedStore(fresh) as replayed:
         replayed.engine.submit(log, trusted=True).result()
         assert digests(replayed, "") == now
+
+
+def test_a_session_that_cooled_again_is_not_lost(store: OwnedStore) -> None:
+    """It was rewritten, and a job packed it before the packs were scrubbed."""
+    fill(store)
+    cool(store)
+    before = digests(store, "bob")
+    key = SessionName("t", "bob0").key()
+    assert scrub_packs(store, [key]).still == 0
+    assert digests(store, "bob") == before
+    assert {row["session"]: row["tier"] for row in store.sessions()}["bob0"] != "cold"
+    assert upkeep.verify(store)["bad"] == []
 
 
 def test_a_user_is_gone_from_backups_and_savepoints(

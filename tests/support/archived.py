@@ -4,14 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from turnstate.agents.archive.archiving import ToArchive
-from turnstate.agents.archive.summary import phases_along
+from turnstate.agents.archive.archiving import ToArchive, to_archive
 from turnstate.agents.ports import Record
 from turnstate.agents.session.rebuild import rebuild
 from turnstate.schemas.dialogue.phases import default_graph
 from turnstate.schemas.ids import SessionName
 from turnstate.schemas.position import Position
-from turnstate.storage.session_reader import fold_all, operations
 from turnstate.streams.clock import VirtualClock
 
 NOW_MS = 1_700_000_000_000
@@ -34,6 +32,4 @@ def folded(name: SessionName, turns: Sequence[dict[str, Any]]) -> ToArchive:
     clock = VirtualClock(NOW_MS)
     session = rebuild(key, records, graph=graph, log_name="log", clock=clock)
     assert session.stored is not None, "a turn was accepted"
-    ops = [op for _, op in operations(session, key, session.stored)]
-    states = fold_all(session, key, session.stored, graph).states
-    return ToArchive(name, session.stored, ops, phases_along(ops, states))
+    return to_archive(session, key, session.stored, graph)

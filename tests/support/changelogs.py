@@ -291,9 +291,10 @@ def _turns(chance: Random, count: int, sessions: int) -> Iterator[bytes]:
         elif known and kind < 0.20:
             told = {k: v for k, v in told.items() if k in ("tenant", "session")}
             target = chance.choice(known)
-            told |= {"turn_id": f"{number}", "op": "redact", "target": target}
+            told |= {"role": "system", "op": "redact", "target": target}
+            told["turn_id"] = f"{number}"
         elif known and kind < 0.23:
-            told = {"tenant": "t", "session": session, "op": "erase"}
+            told = {"tenant": "t", "session": session, "role": "system", "op": "erase"}
             known.clear()
         else:
             known.append(f"{number}")

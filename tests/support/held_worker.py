@@ -1,15 +1,19 @@
-"""A worker that is held in flight: `held_worker.py ack|send|wake ARGUMENTS`.
+"""A worker that is held in flight: `held_worker.py ack|send|wake|backup ARGUMENTS`.
 
 `ack`: the first chunk of partition 0 is folded and never said to be done.
 `send`: the first frames of partition 0 are never delivered.
 `wake`: of the first session that comes back from the cold tier, half is delivered.
+`backup`: of the first backup, the files are uploaded, and not its manifest.
 """
 
 import asyncio
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
+from turnstate.storage.backup.manifest import MANIFESTS
+from turnstate.storage.cold.directory import DirectoryObjects
 from turnstate.storage.warm import changelog
 from turnstate.storage.warm.changelog_records import WOKEN_KIND
 from turnstate.streams.cli import main
@@ -65,7 +69,25 @@ def hold_wake() -> None:
     BatchProducer.send_rows = send_rows  # type: ignore[method-assign,assignment]
 
 
+def hold_backup() -> None:
+    """Let the manifests of backups wait for ever."""
+    create = DirectoryObjects.create
+
+    def held_create(self: DirectoryObjects, name: str, data: bytes) -> bool:
+        if name.startswith(MANIFESTS):
+            print("held", file=sys.stderr, flush=True)
+            threading.Event().wait()
+        return create(self, name, data)
+
+    DirectoryObjects.create = held_create  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
-    how = {"ack": hold_acknowledgement, "send": hold_frames, "wake": hold_wake}
+    how = {
+        "ack": hold_acknowledgement,
+        "send": hold_frames,
+        "wake": hold_wake,
+        "backup": hold_backup,
+    }
     how[sys.argv[1]]()
     sys.exit(main.run(sys.argv[2:]))

@@ -212,7 +212,7 @@ class Region:
             return False
         found, failed = self.store.images([key])
         assert not failed, failed
-        return bool(self.moves.warm({key: (cold, found[key])}))
+        return bool(self.moves.warm({key: (cold, found[key])}, self.clock.now_ms()))
 
     def pointers(self) -> dict[bytes, Pointer]:
         """Return where each cold session lies."""

@@ -1,17 +1,16 @@
-"""The archive agent: batch after batch, each whole or not at all."""
+"""Archiving: some sessions as one batch, whole or not at all."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
 from random import Random
+
+import pytest
 
 from support.archived import NOW_MS, folded
 from support.faulty_objects import FaultyObjects, Mishap
 from support.memory_objects import MemoryObjects
 from turnstate.agents.archive.archiving import (
     PART_BYTES,
-    ArchiveAgent,
-    ArchiveBatch,
-    Archived,
+    Archiver,
+    ToArchive,
     parts_of,
 )
 from turnstate.agents.archive.phones import default_deidentifier
@@ -23,8 +22,8 @@ from turnstate.storage.cold.objects import ObjectStore
 from turnstate.streams.clock import VirtualClock
 
 
-def _agent(objects: ObjectStore, keep_ms: int | None = None) -> ArchiveAgent:
-    return ArchiveAgent(
+def _archiver(objects: ObjectStore, keep_ms: int | None = None) -> Archiver:
+    return Archiver(
         Archive(objects, Random(1).randbytes),
         rules=SummaryRules(b"sixteen bytes and more"),
         deidentifier=default_deidentifier(),
@@ -33,61 +32,50 @@ def _agent(objects: ObjectStore, keep_ms: int | None = None) -> ArchiveAgent:
     )
 
 
-def _batch(name: str, *sessions: str) -> ArchiveBatch:
+def _sessions(*names: str) -> list[ToArchive]:
     turns = [{"role": "user", "content": "Quite secret words of somebody"}]
-    return ArchiveBatch(
-        name, [folded(SessionName("acme", session), turns) for session in sessions]
-    )
+    return [folded(SessionName("acme", name), turns) for name in names]
 
 
-async def _given(batches: Sequence[ArchiveBatch]) -> AsyncIterator[ArchiveBatch]:
-    for batch in batches:
-        yield batch
-
-
-def _run(agent: ArchiveAgent, *batches: ArchiveBatch) -> list[Archived]:
-    async def run() -> list[Archived]:
-        return [told async for told in agent.run(_given(batches))]
-
-    return asyncio.run(run())
-
-
-def test_batches_are_archived_in_order_and_read_back() -> None:
+def test_batches_are_archived_and_read_back() -> None:
     objects = MemoryObjects(VirtualClock(NOW_MS).now_ms)
-    told = _run(_agent(objects), _batch("b1", "a", "b"), _batch("b2", "c"))
-    assert [(each.batch_id, each.sessions, each.error) for each in told] == [
-        ("b1", 2, None),
-        ("b2", 1, None),
-    ]
+    archiver = _archiver(objects)
+    first = archiver.archive(_sessions("a", "b"))
+    assert (first.sessions, archiver.archive(_sessions("c")).sessions) == (2, 1)
     archive = Archive(objects, Random(2).randbytes)
-    lines = b"".join(archive.read("b1")).splitlines()
+    lines = b"".join(archive.read(first.batch_id)).splitlines()
     assert [decode_summary(line).turn_count for line in lines] == [1, 1]
+    assert sum(map(len, lines)) + len(lines) == first.bytes
     assert not any(b"secret" in data for data, _ in objects.held.values())
 
 
-def test_a_batch_that_fails_is_told_and_the_next_goes_on() -> None:
+def test_a_batch_that_fails_leaves_nothing_and_comes_again() -> None:
     objects = MemoryObjects(VirtualClock(NOW_MS).now_ms)
-    faulty = FaultyObjects(objects, {2: Mishap.REFUSED})
-    agent = _agent(faulty)
-    told = _run(agent, _batch("b1", "a"), _batch("b2", "b"), _batch("b1", "a"))
-    assert isinstance(told[0].error, UnavailableError)
-    assert [each.error for each in told[1:]] == [None, None]
+    archiver = _archiver(FaultyObjects(objects, {2: Mishap.REFUSED}))
+    with pytest.raises(UnavailableError):
+        archiver.archive(_sessions("a", "b"))
     archive = Archive(objects, Random(2).randbytes)
-    assert sorted(archive.manifest().batches) == ["b1", "b2"]
+    assert not archive.manifest().batches
+    assert not [name for name in objects.held if name.startswith("archive/")]
+    again = archiver.archive(_sessions("a", "b"))
+    assert not again.was_there
+    assert list(archive.manifest().batches) == [again.batch_id]
 
 
-def test_the_same_batch_again_is_there_already() -> None:
-    agent = _agent(MemoryObjects(VirtualClock(NOW_MS).now_ms))
-    told = _run(agent, _batch("b1", "a"), _batch("b1", "a"))
+def test_the_same_sessions_again_are_there_already() -> None:
+    archiver = _archiver(MemoryObjects(VirtualClock(NOW_MS).now_ms))
+    told = [archiver.archive(_sessions("a")) for _ in range(2)]
     assert [each.was_there for each in told] == [False, True]
+    assert told[0].batch_id == told[1].batch_id
+    assert told[0].batch_id != archiver.archive(_sessions("a", "b")).batch_id
 
 
 def test_a_batch_is_kept_as_long_as_the_policy_says() -> None:
     objects = MemoryObjects(VirtualClock(NOW_MS).now_ms)
-    agent = _agent(objects, keep_ms=0)
-    _run(agent, _batch("b1", "a"))
-    assert asyncio.run(agent.expire()) == ["b1"]
-    asyncio.run(agent.sweep())
+    made = _archiver(objects, keep_ms=1).archive(_sessions("a"))
+    archive = Archive(objects, Random(2).randbytes)
+    assert archive.expire(NOW_MS) == []
+    assert archive.expire(NOW_MS + 1) == [made.batch_id]
     assert [name for name in objects.held if name.startswith("archive/")] == []
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from turnstate.agents.ports import Record
 from turnstate.agents.session.rebuild import refolder
 from turnstate.agents.tiering.entities import (
+    ENTITY_BYTES_MAX,
     EntityUpsert,
     boundaries,
     entity_upserts,
@@ -103,6 +104,18 @@ def test_the_digest_is_that_of_the_head() -> None:
     assert (found.key, found.incarnation, found.boundary) == (KEY, 1, 10)
 
 
+def test_a_state_too_large_for_a_record_says_what_it_leaves_out() -> None:
+    large = "x" * (300 << 10)
+    turns = [turn(at, slots={"set": {f"s{at}": large}}) for at in range(10)]
+    (found,) = upserts([turns])
+
+    assert found.value is not None
+    assert len(found.value) < ENTITY_BYTES_MAX
+    value = json.loads(found.value)
+    assert value["left_out"] == ["slots", "tags", "usage"]
+    assert (value["slots"], value["turn_count"]) == ({}, 10)
+
+
 def test_a_redelivery_gives_none() -> None:
     assert entity_upserts(at(10), at(10), KEY) == []
     assert entity_upserts(NO_SESSION, at(9), KEY) == []
@@ -113,6 +126,9 @@ def test_an_erased_life_takes_its_entity_with_it() -> None:
     assert entity_upserts(at(15), at(0, incarnation=2), KEY) == [
         EntityUpsert(KEY, 1, 0, None)
     ]
-    assert entity_upserts(at(9), at(0, incarnation=2), KEY) == []
+    # Whether this life told any is not known: see the docstring.
+    assert entity_upserts(at(9), at(0, incarnation=2), KEY) == [
+        EntityUpsert(KEY, 1, 0, None)
+    ]
     both = entity_upserts(at(15), at(12, incarnation=2), KEY)
     assert [(each.incarnation, each.boundary) for each in both] == [(1, 0), (2, 10)]
