@@ -10,6 +10,7 @@ import pytest
 
 from support.shared_services import shared, shared_root
 from support.soak import SoakSeeds, seeds_for
+from turnstate.infra.services.kafka import start_kafka
 from turnstate.infra.services.redis import start_redis
 from turnstate.infra.services.redis_cluster import start_redis_cluster
 from turnstate.infra.services.s3 import start_s3
@@ -81,6 +82,13 @@ def pytest_runtest_makereport(
 def soak_seeds(request: pytest.FixtureRequest) -> SoakSeeds:
     """Return the seeds of this test: `for seed in soak_seeds.take(200): …`."""
     return seeds_for(len(request.session.items))
+
+
+@pytest.fixture(name="kafka", scope="session")
+def fixture_kafka(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """The address of a broker that all tests share: take topics of your own."""
+    with shared(shared_root(tmp_path_factory), "kafka", start_kafka) as server:
+        yield server.bootstrap
 
 
 @pytest.fixture(name="redis_server", scope="session")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from turnstate.schemas.operation import MAIN
 
@@ -30,6 +30,18 @@ ERASE: Final = "erase"
 
 OBJECTS: Final = "objects"
 """Slots, tags and stamps are JSON objects: with names, in any depth."""
+
+KILL: Final = "kill"
+"""The process behind it can be killed while it folds: `Killable`."""
+
+OUTLIVE: Final = "outlive"
+"""A tier above forgets a session after a while: `Outliving`."""
+
+HELD_ELSEWHERE: Final = {
+    KILL: "owners of embedded stores are killed in tests/crash/test_kill.py",
+    OUTLIVE: "there is no tier in which a session has a time to live",
+}
+"""What hardly any door can do."""
 
 
 class Refusal(NamedTuple):
@@ -103,11 +115,47 @@ class OpenDoor(Protocol):
         ...
 
 
+@runtime_checkable
+class Killable(OpenDoor, Protocol):
+    """A door with `KILL`."""
+
+    def killed_amid(self, lines: Sequence[bytes]) -> int:
+        """Hand over turns, and kill who folds them; say how many were not folded.
+
+        Returns once it is back, without its disk, and all of them are folded.
+        """
+        ...
+
+
+@runtime_checkable
+class Outliving(OpenDoor, Protocol):
+    """A door with `OUTLIVE`: a state that it gives comes from the tier above."""
+
+    def outlive(self, session: str = "s") -> dict[str, Any]:
+        """Wait until the tier above has forgotten it; return what is said then."""
+        ...
+
+    def faults(self) -> int:
+        """Count keys without a time to live, heads without body, and the like."""
+        ...
+
+
 @dataclass(frozen=True)
 class Door:
-    """A way in: how to open it, what it can do, and why it cannot do the rest."""
+    """A way in.
+
+    Attributes:
+        name: What it is called in the table.
+        opened: Opens it, on a folder of its own and on its services.
+        abilities: What it can do.
+        lacks: Why it cannot do the rest.
+        services: The fixtures that it needs; skipped where they cannot be.
+        rows: The rows that it gets; None = all that it is able to.
+    """
 
     name: str
-    opened: Callable[[Path], OpenDoor]
+    opened: Callable[..., OpenDoor]
     abilities: frozenset[str]
     lacks: dict[str, str]
+    services: tuple[str, ...] = ()
+    rows: frozenset[int] | None = None

@@ -1,7 +1,7 @@
 """The doors that a hostile line can come in by, behind one narrow interface.
 
-A new door is one class here and one entry in `DOORS`; each case that it is able
-to receive then runs through it (test_rows.py). What it is not able to do needs
+A new door is one class and one entry in `DOORS` of test_rows.py; each case that it
+is able to receive then runs through it. What it is not able to do needs
 a reason, so that no cell of the table is empty by oversight.
 """
 
@@ -54,7 +54,7 @@ from turnstate.streams.settings import Settings
 class BytesDoor:
     """`draft_from_json` alone: one record in, a draft or a refusal out."""
 
-    def __init__(self) -> None:
+    def __init__(self, _: Path) -> None:
         self._drafts: list[Draft] = []
         self._letters: list[Refusal] = []
 
@@ -382,10 +382,10 @@ MESSAGES: Final = "they are messages there: with numbers, as deep as the schema"
 STORED: Final = frozenset({READ, STATE, LETTERS, REOPEN, SEAL, CONTEXT, OBJECTS})
 MESSAGED: Final = STORED - {OBJECTS}
 
-DOORS: Final = (
+STORE_DOORS: Final = (
     Door(
         "bytes",
-        lambda _folder: BytesDoor(),
+        BytesDoor,
         frozenset({READ, LETTERS, OBJECTS}),
         dict.fromkeys((STATE, REOPEN, SEAL, CONTEXT, ERASE), NO_STORE),
     ),
@@ -397,4 +397,4 @@ DOORS: Final = (
     Door("import", ImportDoor, STORED, {ERASE: NOT_AGAIN}),
     Door("replay", ReplayDoor, STORED, {ERASE: NOT_AGAIN}),
 )
-"""The doors that there are. Each opens on a folder of its own."""
+"""Those that need no service. Each opens on a folder of its own."""

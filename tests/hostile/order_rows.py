@@ -1,6 +1,9 @@
 """Open calls, copies, conflicts, time, gaps and trees: one order, one state."""
 
 import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hostile.cases import (
@@ -9,10 +12,24 @@ from hostile.cases import (
     case,
     contents,
     line,
+    op,
     refused,
     stamp,
 )
-from hostile.contract import CONTEXT, REOPEN, STATE, OpenDoor, Refusal
+from hostile.contract import (
+    CONTEXT,
+    KILL,
+    OUTLIVE,
+    REOPEN,
+    STATE,
+    Killable,
+    OpenDoor,
+    Outliving,
+    Refusal,
+)
+
+from turnstate.streams.embedded.store import EmbeddedStore
+from turnstate.streams.settings import Settings
 
 
 @case(11, STATE, REOPEN)
@@ -253,3 +270,66 @@ def a_result_continues_the_same_message(door: OpenDoor) -> None:
     assert contents(turns) == ["q", "let me see", "thanks"]
     assert contents(turns[1]["parts"]) == ["it is 5"]
     assert door.state()["turn_count"] == 3
+
+
+@case(26, STATE, OUTLIVE)
+def what_a_tier_above_forgets_is_still_there_below(door: OpenDoor) -> None:
+    """Read right after its time is over: whole, from below; the next turn goes on."""
+    assert isinstance(door, Outliving)
+    accepted(door, line("a", turn_id="u1", slots={"set": {"n": 1}}), line("b"))
+    before = door.state()
+    assert (before["tier"], door.faults()) == ("hot", 0)
+    after = door.outlive()
+    assert after["tier"] == "warm"
+    assert {**after, "tier": "hot"} == before
+    assert door.faults() == 0
+
+    accepted(door, line("c", slots={"set": {"m": 2}}))
+    state = door.state()
+    assert (state["tier"], state["version"], door.faults()) == ("hot", 3, 0)
+    assert contents(state["turns"]) == contents(door.turns()) == ["a", "b", "c"]
+    assert {name: slot["value"] for name, slot in state["slots"].items()} == {
+        "n": 1,
+        "m": 2,
+    }
+
+
+def replayed(lines: Sequence[bytes]) -> dict[str, str]:
+    """Return the digest of each session of an undisturbed fold."""
+    with TemporaryDirectory() as folder:
+        settings = Settings(data=Path(folder), fsync="never")
+        with EmbeddedStore(settings) as store:
+            store.publish(lines)
+            return {row["session"]: row["digest"] for row in store.sessions()}
+
+
+@case(30, STATE, KILL)
+def a_flush_that_is_cut_leaves_what_a_replay_gives(door: OpenDoor) -> None:
+    """Killed amid its changelog, the disk lost, too: equal to a replay, by hash."""
+    assert isinstance(door, Killable)
+    sessions = [f"s{n}" for n in range(7)]
+    said: list[bytes] = []
+    # On a busy machine all may be folded before the kill: then that was no cut.
+    for part in range(5):
+        lines = [
+            line(
+                f"{part} {n}",
+                session=sessions[n % 7],
+                turn_id=f"u{part}-{n}",
+                slots={"set": {f"n{n % 5}": n}},
+                usage={"n": 1},
+            )
+            for n in range(1_400)
+        ]
+        lines += [
+            op("fork", session="s1", branch=f"b{part}", target=f"u{part}-1"),
+            op("edit", session="s2", target=f"u{part}-2", content="other"),
+            line("again", session="s3", turn_id=f"u{part}-3"),
+        ]
+        said += lines
+        if door.killed_amid(lines):
+            break
+    else:
+        raise AssertionError("it was never killed amid anything")
+    wanted = replayed(said)
+    assert {name: door.state(name)["digest"] for name in sessions} == wanted

@@ -13,8 +13,6 @@ import pytest
 from support.commands import COMMAND, GOOD, TIMEOUT_S, Run
 from support.encrypting import fill, key_setting, settings
 from support.plain_worker import write_plain_blocks
-from support.shared_services import shared, shared_root
-from turnstate.infra.services.kafka import start_kafka
 from turnstate.streams.cli import main
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.store import EmbeddedStore
@@ -75,13 +73,6 @@ def fixture_filled(told: Callable[..., Any]) -> Any:
     code, document = told("publish", "-", stdin=GOOD)
     assert (code, document["accepted"]) == (0, 3)
     return told
-
-
-@pytest.fixture(name="kafka", scope="session")
-def fixture_kafka(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
-    """The address of a broker that all tests share: take topics of your own."""
-    with shared(shared_root(tmp_path_factory), "kafka", start_kafka) as server:
-        yield server.bootstrap
 
 
 @pytest.fixture(name="running", scope="session")

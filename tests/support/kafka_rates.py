@@ -29,6 +29,9 @@ from turnstate.streams.kafka.topics import Topics
 Count = Callable[[], Awaitable[int]]
 """Counts something at the broker."""
 
+WARMING_RATE = 5000
+"""Turns a second."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -193,11 +196,24 @@ async def end_count(settings: ClusterSettings, topic: str) -> AsyncGenerator[Cou
 
 
 async def latencies_ms(
-    settings: ClusterSettings, rows: Sequence[Sent], rate: float
+    settings: ClusterSettings,
+    rows: Sequence[Sent],
+    rate: float,
+    *,
+    warming: int = 0,
+    warmed: Callable[[], object] = lambda: None,
 ) -> list[float]:
     """Send at a rate; return, sorted, how late each turn's frame was on `deltas`.
 
     From before a turn is handed to the producer until its frame is read.
+
+    Args:
+        settings: Of the cluster.
+        rows: Turns, in order.
+        rate: Turns a second.
+        warming: How many go first, at `WARMING_RATE`, and are not counted: a
+            broker just started spends more on its compiler than on records.
+        warmed: Called once those are through.
     """
     topics = Topics.of(settings)
     producer = TurnProducer(settings)
@@ -210,11 +226,12 @@ async def latencies_ms(
     await consumer.seek_to_end()
     for tp in consumer.assignment():
         await consumer.position(tp)
+    versions = dict[bytes, int]()
     begun: dict[tuple[bytes, int], float] = {}
     late: list[float] = []
 
-    async def read() -> None:
-        while len(late) < len(rows):
+    async def read(count: int) -> None:
+        while count:
             found: Any = await consumer.getmany(timeout_ms=50)
             now = time.perf_counter()
             for records in found.values():
@@ -222,20 +239,28 @@ async def latencies_ms(
                     header = decode_header(record.value)
                     for version in range(header.from_version, header.to_version):
                         late.append(1e3 * (now - begun[record.key, version + 1]))
+                        count -= 1
 
-    reading = asyncio.create_task(read())
-    start, versions = time.perf_counter(), dict[bytes, int]()
-    at = 0
-    while at < len(rows):
-        now = time.perf_counter()
-        due = rows[at : int((now - start) * rate) + 1]
-        for row in due:
-            version = versions[row.key] = versions.get(row.key, 0) + 1
-            begun[row.key, version] = now
-        await producer.publish_many([row.raw for row in due])
-        at += len(due)
-        await asyncio.sleep(0.001)
-    await producer.flush()
+    async def send(some: Sequence[Sent], rate: float) -> None:
+        start, at = time.perf_counter(), 0
+        while at < len(some):
+            now = time.perf_counter()
+            due = some[at : int((now - start) * rate) + 1]
+            for row in due:
+                version = versions[row.key] = versions.get(row.key, 0) + 1
+                begun[row.key, version] = now
+            await producer.publish_many([row.raw for row in due])
+            at += len(due)
+            await asyncio.sleep(0.001)
+        await producer.flush()
+
+    reading = asyncio.create_task(read(warming))
+    await send(rows[:warming], WARMING_RATE)
+    await reading
+    late.clear()
+    warmed()
+    reading = asyncio.create_task(read(len(rows) - warming))
+    await send(rows[warming:], rate)
     try:
         async with asyncio.timeout(60):
             await reading
