@@ -3,10 +3,9 @@
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from turnstate.schemas.errors import ChecksumError, CorruptDataError, ErasedKeyError
 from turnstate.schemas.limits import ENCRYPTIONS_A_KEY_MAX
 from turnstate.storage.encryption.cipher import KEY_BYTES, NONCE_BYTES
+from turnstate.storage.encryption.key_rows import KeyRow
 from turnstate.storage.warm.tables import KEYS, LIFE_BYTES, life_prefix
 
 NOBODY: Final = life_prefix(b"", 0)
@@ -33,8 +33,6 @@ SAMPLES_MAX: Final = ENCRYPTIONS_A_KEY_MAX // SAMPLED * 31 // 32
 
 _PERSON: Final = b"turnstate.keys"
 _SERIAL_BYTES: Final = 4
-_DESTROYED, _WRAPPED = 0, 1
-_layout: Final = Struct("<B8sQHI")
 
 
 class KeyBatch(Protocol):
@@ -69,54 +67,6 @@ class KeyTable(Protocol):
     def write(self, batch: Any, *, sync: bool) -> None:
         """Write a batch."""
         ...
-
-
-class KeyRow(NamedTuple):
-    """What the table says of a data key.
-
-    Attributes:
-        check: More of the session's hash, which tells two of one id apart.
-        life: Of the session.
-        store_key: Number of the store's key that wraps it.
-        samples: How often it was used, in units of `SAMPLED`.
-        wrapped: Nonce, key and tag; empty where it was destroyed.
-    """
-
-    check: bytes
-    life: int
-    store_key: int
-    samples: int
-    wrapped: bytes
-
-    @property
-    def is_destroyed(self) -> bool:
-        """Say whether the key is gone for good."""
-        return not self.wrapped
-
-    def encode(self) -> bytes:
-        """Return the row."""
-        kind = _DESTROYED if self.is_destroyed else _WRAPPED
-        head = _layout.pack(kind, self.check, self.life, self.store_key, self.samples)
-        return head + self.wrapped
-
-    @classmethod
-    def decode(cls, row: bytes) -> "KeyRow":
-        """Invert `encode`.
-
-        Raises:
-            CorruptDataError: it is no such row.
-        """
-        if len(row) < _layout.size or row[0] > _WRAPPED:
-            raise CorruptDataError("the row of a data key cannot be read")
-        kind, check, life, store_key, samples = _layout.unpack_from(row)
-        wrapped = row[_layout.size :]
-        if (kind == _WRAPPED) != bool(wrapped):
-            raise CorruptDataError("the row of a data key cannot be read")
-        return cls(check, life, store_key, samples, wrapped)
-
-    def bound(self, key_id: bytes) -> bytes:
-        """Return what is authenticated with the wrapped key."""
-        return key_id + self.check + self.life.to_bytes(8, "little")
 
 
 class DataKey:
@@ -255,26 +205,49 @@ class KeyRing:
         Returns:
             The ids of the keys.
         """
-        batch: KeyBatch = self._table.batch()
-        gone: list[bytes] = []
+        left = self.destroyed_rows(lives)
+        if left:
+            batch: KeyBatch = self._table.batch()
+            for key_id, row in left.items():
+                batch.put_local(KEYS, key_id, row)
+            self._table.write(batch, sync=True)
+        self.forget(left)
+        return list(left)
+
+    def destroyed_rows(self, lives: Mapping[bytes, int]) -> dict[bytes, bytes]:
+        """Return what is to stand in the place of the keys of lives; by their ids.
+
+        Once it does, `forget` them. Keys that are destroyed already are left out.
+        """
+        found: dict[bytes, bytes] = {}
         for key, last in lives.items():
             name, check = _names(key)
             for key_id, row in self._rows(name):
                 if row.check == check and row.life <= last and not row.is_destroyed:
                     left = row._replace(store_key=0, samples=0, wrapped=b"")
-                    batch.put_local(KEYS, key_id, left.encode())
-                    gone.append(key_id)
-        if gone:
-            self._table.write(batch, sync=True)
+                    found[key_id] = left.encode()
+        return found
+
+    def forget(self, key_ids: Iterable[bytes]) -> None:
+        """Hold keys no longer that were destroyed."""
         with self._lock:
-            for key_id in gone:
+            for key_id in key_ids:
                 self._by_id.pop(key_id, None)
                 self._unsaved.pop(key_id, None)
             # By life they cannot be told apart in little time; they come back.
             self._by_life.clear()
-        return gone
 
     # -- wrapping ---------------------------------------------------------------
+
+    def newest(self, key_id: bytes) -> int:
+        """Return the number of the store key that wraps a data key from now on."""
+        del key_id
+        return max(self._store_keys)
+
+    def store_key(self, key_id: bytes, number: int) -> AESGCM | None:
+        """Return the store key of a number that a data key is wrapped by."""
+        del key_id
+        return self._store_keys.get(number)
 
     def add_store_key(self, number: int, store_key: AESGCM) -> None:
         """Wrap with another key of the store from now on."""
@@ -289,7 +262,7 @@ class KeyRing:
         """
         found = KeyRow.decode(row)
         with self._lock:
-            newest = max(self._store_keys)
+            newest = self.newest(key_id)
             if found.is_destroyed or found.store_key == newest:
                 return None
             plain = self._unwrapped(key_id, found)
@@ -300,6 +273,14 @@ class KeyRing:
                     again = again._replace(samples=samples)
                     kept.row = again
             return again.encode()
+
+    def drop_unsaved(self) -> None:
+        """Hold no keys that were made for batches which were never written."""
+        with self._lock:
+            for key_id in list(self._unsaved):
+                if self._table.stored(KEYS, key_id) is None:
+                    del self._unsaved[key_id]
+            self._by_life.clear()
 
     # -- inside ---------------------------------------------------------------
 
@@ -327,7 +308,7 @@ class KeyRing:
             serial += 1
             key_id = name + _serial(serial)
         plain = self._chance(KEY_BYTES)
-        row = KeyRow(check, number, max(self._store_keys), 0, b"")
+        row = KeyRow(check, number, self.newest(key_id), 0, b"")
         row = self._wrapped(key_id, row, plain)
         made = DataKey(key_id, AESGCM(plain), row, is_saved=False)
         self._unsaved[key_id] = made
@@ -352,13 +333,14 @@ class KeyRing:
 
     def _wrapped(self, key_id: bytes, row: KeyRow, plain: bytes) -> KeyRow:
         nonce = self._chance(NONCE_BYTES)
-        store_key = self._store_keys[row.store_key]
+        store_key = self.store_key(key_id, row.store_key)
+        assert store_key is not None, "it is the newest"
         body = store_key.encrypt(nonce, plain, row.bound(key_id))
         return row._replace(wrapped=nonce + body)
 
     def _unwrapped(self, key_id: bytes, row: KeyRow) -> bytes:
         nonce, body = row.wrapped[:NONCE_BYTES], row.wrapped[NONCE_BYTES:]
-        store_key = self._store_keys.get(row.store_key)
+        store_key = self.store_key(key_id, row.store_key)
         if store_key is None:
             raise CorruptDataError(
                 f"the data key {key_id.hex()} is wrapped by key {row.store_key} of"
@@ -374,6 +356,11 @@ class KeyRing:
                 hint="restore from a backup, which brings its keys",
                 code="key_lost",
             ) from None
+
+
+def name_of(key: bytes) -> bytes:
+    """Return what the ids of all data keys of a session begin with."""
+    return _names(key)[0]
 
 
 def _names(key: bytes) -> tuple[bytes, bytes]:

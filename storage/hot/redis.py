@@ -18,6 +18,9 @@ from typing import Final, NamedTuple
 
 from turnstate.schemas.errors import FencedError, UnavailableError
 from turnstate.storage.frames.header import decode_header
+from turnstate.storage.hot.redis_cipher import FRAME as SEALED_FRAME
+from turnstate.storage.hot.redis_cipher import HEAD as SEALED_HEAD
+from turnstate.storage.hot.redis_cipher import RedisCipher
 from turnstate.storage.hot.redis_connection import RedisSettings
 from turnstate.storage.hot.redis_keys import HEAD, keys_of, named_by, scan_pattern
 from turnstate.storage.hot.redis_link import Call, Link
@@ -126,6 +129,8 @@ class RedisTier:
         self.epoch = settings.epoch
         self.generation = 0
         """Raised by an owner that trusts nothing of what it wrote before."""
+        self.cipher: RedisCipher | None = None
+        """Encrypts heads and frames; None = they lie as they are."""
         self._now_ms = now_ms
         self._link = Link(settings)
 
@@ -144,7 +149,10 @@ class RedisTier:
     async def heads(self, keys: Sequence[bytes]) -> list[StoredHead | None]:
         """Return the heads of many sessions, None for each that is not there."""
         found = [self.alive(data) for data in await self.values(keys)]
-        return [value.stored() if value else None for value in found]
+        return [
+            self.opened(key, value).stored() if value else None
+            for key, value in zip(keys, found, strict=True)
+        ]
 
     async def read(self, key: bytes) -> HotSession | None:
         """Return head and last frames as of one moment."""
@@ -153,6 +161,8 @@ class RedisTier:
         value = self.alive(data)
         if value is None:
             return None
+        if self.cipher is not None:
+            value, frames = self.cipher.opened(key, value, frames)
         return HotSession(
             key,
             value.stored(),
@@ -205,6 +215,10 @@ class RedisTier:
             return None
         value = decode_value(data)
         return value if self._now_ms() < value.expires_ms else None
+
+    def opened(self, key: bytes, value: HeadValue) -> HeadValue:
+        """Return the value of a session's head as it was before it was encrypted."""
+        return value if self.cipher is None else self.cipher.opened(key, value, ())[0]
 
     # -- writing -----------------------------------------------------------
 
@@ -316,6 +330,10 @@ class RedisTier:
 
     def _call(self, write: Write, write_id: bytes) -> Call:
         settings, head, now_ms = self.settings, write.after.head, self._now_ms()
+        row, frames, cipher = write.row, write.frames, self.cipher
+        if cipher is not None:
+            row = cipher.sealed(write.key, SEALED_HEAD, row)
+            frames = [cipher.sealed(write.key, SEALED_FRAME, each) for each in frames]
         value = HeadValue(
             self.epoch,
             self.generation,
@@ -324,7 +342,7 @@ class RedisTier:
             write_id,
             now_ms,
             now_ms + settings.ttl_s * 1000,
-            write.row,
+            row,
         )
         return Call(
             keys_of(settings.prefix, write.key),
@@ -336,7 +354,7 @@ class RedisTier:
                 settings.ttl_s * 1000,
                 encode_life(head.incarnation) if write.erased else b"",
                 settings.tombstone_ttl_s * 1000,
-                *write.frames,
+                *frames,
             ),
         )
 

@@ -108,7 +108,7 @@ class HotCache:
             try:
                 value = self.tier.alive(data)
                 if value and self._trusts(key, value.epoch, value.generation):
-                    heads[place] = value.stored()
+                    heads[place] = self.tier.opened(key, value).stored()
             except CorruptDataError:
                 bad.append(key)
         await self._forget(bad)

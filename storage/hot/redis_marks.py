@@ -1,10 +1,12 @@
 """Marks in Redis: up to where an owner's sessions there are as new as its log."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha1
 from struct import Struct, error
 from typing import Final, NamedTuple
 
 from turnstate.schemas.errors import CorruptDataError
+from turnstate.storage.encryption.cipher import is_encrypted
 from turnstate.storage.hot.redis_connection import CLUSTER, RedisSettings
 from turnstate.storage.hot.redis_keys import SessionKeys, keys_of
 from turnstate.storage.hot.redis_link import Call, Link
@@ -17,6 +19,13 @@ from turnstate.storage.hot.redis_value import (
 
 LEASE_MS: Final = 2_000
 """A mark that was not renewed for so long says nothing any more."""
+
+Opens = Callable[
+    [int, bytes, HeadValue, Sequence[bytes]],
+    Awaitable[tuple[HeadValue, list[bytes]] | None],
+]
+"""Opens head and frames of a session, given its partition and its key; None where
+it has not their key."""
 
 _FIELDS: Final = Struct(">QQqQ")
 
@@ -86,13 +95,20 @@ class Marks:
     Args:
         settings: Where Redis is; `ttl_s` is that of a mark, too.
         lease_ms: How long a mark holds that nobody renews.
+        opens: Opens what is encrypted; without, it is as if it were not there.
 
     Example:
         >>> encode_mark(Mark(3, 0, -1)).hex()
         '00000000000000030000000000000000ffffffffffffffff0000000000000000'
     """
 
-    def __init__(self, settings: RedisSettings, lease_ms: int = LEASE_MS) -> None:
+    def __init__(
+        self,
+        settings: RedisSettings,
+        lease_ms: int = LEASE_MS,
+        opens: Opens | None = None,
+    ) -> None:
+        self._opens = opens
         self._link = Link(settings)
         self._prefix = settings.prefix
         self._is_cluster = settings.place.kind == CLUSTER
@@ -132,7 +148,8 @@ class Marks:
 
         Returns:
             None where no mark holds, or the session is not there, or was
-            written by another owner, or before its owner gave up what it wrote.
+            written by another owner, or before its owner gave up what it wrote,
+            or is encrypted by a key that cannot be had.
 
         Raises:
             CorruptDataError: what lies there cannot be read.
@@ -155,6 +172,13 @@ class Marks:
             now_ms >= value.expires_ms
         ):
             return None
+        if is_encrypted(value.row):
+            if self._opens is None:
+                return None
+            opened = await self._opens(partition, key, value, frames)
+            if opened is None:
+                return None
+            value, frames = opened
         kept = frames_reaching(frames, value.incarnation, value.version)
         return Marked(mark, value, kept)
 

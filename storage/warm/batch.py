@@ -66,6 +66,10 @@ class Batch:
         """Set one row; frames and segments are encrypted where the store is."""
         if self._row_cipher is not None and table in FRAME_TABLES:
             row = self.encrypted(key[:-VERSION_BYTES], table, key, row)
+        self.put_stored(table, key, row)
+
+    def put_stored(self, table: str, key: bytes, row: bytes) -> None:
+        """Set one row as it lies: a copy of another store's, or encrypted already."""
         self.native.put(key, row, self._handles[table])
 
     def put_head(self, key: bytes, stored: StoredHead, row: bytes) -> None:
@@ -73,7 +77,7 @@ class Batch:
         if self._row_cipher is not None:
             life = life_prefix(key, stored.head.incarnation)
             row = self.encrypted(life, HEADS, key, row, head_front(stored))
-        self.put(HEADS, key, row)
+        self.put_stored(HEADS, key, row)
 
     def put_letter(self, key: bytes, row: bytes, life: Callable[[], bytes]) -> None:
         """Set a dead letter, encrypted with the key of the life that it is about.
@@ -86,7 +90,7 @@ class Batch:
         """
         if self._row_cipher is not None:
             row = self.encrypted(life(), DEAD, key, row)
-        self.put(DEAD, key, row)
+        self.put_stored(DEAD, key, row)
 
     def encrypted(
         self, life: bytes, table: str, at: bytes, row: bytes, front: bytes = b""
@@ -104,8 +108,12 @@ class Batch:
         made = self._row_cipher.encrypt(data_key, table, at, row, front)
         if not data_key.is_saved:
             self.new_keys[data_key.id] = data_key
-            self.native.put(data_key.id, data_key.row.encode(), self._handles[KEYS])
+            self.put_key(data_key.id, data_key.row.encode())
         return made
+
+    def put_key(self, key_id: bytes, row: bytes) -> None:
+        """Set the row of a data key."""
+        self.native.put(key_id, row, self._handles[KEYS])
 
     def put_local(self, table: str, key: bytes, row: bytes) -> None:
         """Set one row that says something of this store alone, of no session."""

@@ -23,6 +23,7 @@ from turnstate.storage.warm.changelog_records import (
     ERASE_KIND,
     ERASING_KIND,
     FRAME_KIND,
+    KEY_SET_KIND,
     MARK_KIND,
     PLACE,
     PUT,
@@ -33,6 +34,8 @@ from turnstate.storage.warm.changelog_records import (
     RowRecord,
     encode,
     encode_rows,
+    key_record,
+    key_record_key,
     record_of,
 )
 from turnstate.storage.warm.cold_rows import (
@@ -47,6 +50,7 @@ from turnstate.storage.warm.tables import (
     FRAMES,
     HEADS,
     INDEX,
+    KEYS,
     META,
     SEGMENTS,
     VERSION_BYTES,
@@ -63,6 +67,9 @@ larger goes alone."""
 
 REWRITTEN_BYTES_MAX: Final = 12 << 20
 """Of a session that is written anew: it has to be whole in one record."""
+
+KEY_SET_KEY: Final = b"key_set"
+"""Row of the store: the id of the set of keys that its data keys are wrapped by."""
 
 POSITION_KEY: Final = b"position"
 """Row of the store: offset and index that were folded last, and of which log."""
@@ -101,22 +108,38 @@ class ChangelogBatch(Batch):
         epoch: Of the owner.
 
     Attributes:
-        records: To send, in order.
+        key_records: Data keys by id, to send before anything that needs them.
+        row_records: What sessions are, to send in order.
         tombstones: To send after those, by who is certainly the owner still.
     """
 
     def __init__(self, store: WarmStore, epoch: Epoch) -> None:
-        super().__init__(store.handles, store.log_name)
-        self.records: list[RowRecord] = []
+        super().__init__(store.handles, store.log_name, store.row_cipher)
+        self.key_records: dict[bytes, RowRecord] = {}
+        self.row_records: list[RowRecord] = []
         self.tombstones: list[RowRecord] = []
         self._store = store
         self._epoch = epoch
         self._rows: list[Row] = []
 
-    def put(self, table: str, key: bytes, row: bytes) -> None:
-        """Set one row."""
-        super().put(table, key, row)
+    @property
+    def records(self) -> list[RowRecord]:
+        """Return what is to be sent, in order."""
+        return [*self.key_records.values(), *self.row_records]
+
+    def put_stored(self, table: str, key: bytes, row: bytes) -> None:
+        """Set one row as it lies; as it lies it goes into the changelog, too."""
+        super().put_stored(table, key, row)
         self._rows.append((PUT, PLACE[table], key, row))
+
+    def put_key(self, key_id: bytes, row: bytes) -> None:
+        """Set the row of a data key: one record, and a tombstone for the one before."""
+        super().put_key(key_id, row)
+        self.key_records[key_id] = key_record(self._epoch, key_id, row)
+        before = self._store.stored(KEYS, key_id)
+        if before is not None and before != row:
+            old = key_record_key(key_id, before)
+            self.tombstones.append(RowRecord(old, None))
 
     def delete(self, table: str, key: bytes) -> None:
         """Remove one row."""
@@ -135,7 +158,7 @@ class ChangelogBatch(Batch):
         prefix = life_prefix(change.key, after.head.incarnation)
         ranges: list[Row] = []
         if change.erased:
-            self._bury(change.key, self.records)
+            self._bury(change.key, self.row_records)
             self._forget_woken(change.key)
             ranges = [row for row in self._rows if row[0] != PUT]
         if change.frame is not None:
@@ -193,21 +216,21 @@ class ChangelogBatch(Batch):
 
         What an earlier try has left half is cleared by the first of them.
         """
-        row = self._store.get(HEADS, image.key)
+        row = self._store.stored(HEADS, image.key)
         super().stage_image(image)
         prefix = life_prefix(image.key, image.incarnation)
         rows, self._rows = self._rows, []
         assert rows[-1][1] == PLACE[HEADS], "the head comes last"
-        begin = len(self.records)
+        begin = len(self.row_records)
         size = 0
         self._rows.append((CLEAR, 0, prefix, b""))
         for row_told in rows[:-1]:
             if size and size + len(row_told[3]) > PART_BYTES:
-                self._end_part(prefix, len(self.records) - begin)
+                self._end_part(prefix, len(self.row_records) - begin)
                 size = 0
             self._rows.append(row_told)
             size += len(row_told[2]) + len(row_told[3])
-        keys = [each.key for each in self.records[begin:]]
+        keys = [each.key for each in self.row_records[begin:]]
         keys.append(self._part_key(prefix, len(keys)))
         self.put(META, _WOKEN_KEY + image.key, encode(keys))
         self._rows.append(rows[-1])
@@ -242,7 +265,7 @@ class ChangelogBatch(Batch):
         self._forget_woken(image.key)
         at = version_key(prefix, image.version)
         self._end(_key(SEGMENT_KIND, at, link_of(image.frames[-1])))
-        made = self.records[-1].value or b""
+        made = self.row_records[-1].value or b""
         if len(made) > REWRITTEN_BYTES_MAX:
             raise UnavailableError(
                 f"the session takes {len(made)} bytes, more than one record may hold",
@@ -255,6 +278,11 @@ class ChangelogBatch(Batch):
         self.put(META, ERASED_KEY + key, mark)
         self._end(ERASING_KIND + session_prefix(key) + self._epoch.key(b""))
 
+    def stage_key_set(self, set_id: bytes) -> None:
+        """Put in which set of keys wraps the data keys."""
+        self.put(META, KEY_SET_KEY, set_id)
+        self._end(self._epoch.key(KEY_SET_KIND))
+
     def mark(self, offset: int, index: int, log: bytes = b"") -> None:
         """Say up to where a log is folded."""
         row = encode((offset, index, log))
@@ -262,7 +290,7 @@ class ChangelogBatch(Batch):
         self._end(self._epoch.key(MARK_KIND))
 
     def _end(self, key: bytes) -> None:
-        self.records.append(RowRecord(key, encode_rows(self._epoch, self._rows)))
+        self.row_records.append(RowRecord(key, encode_rows(self._epoch, self._rows)))
         self._rows = []
 
     def _bury(self, key: bytes, into: list[RowRecord]) -> None:

@@ -63,7 +63,8 @@ class ChangelogReader:
         for how, place, key, row in wire.rows:
             if how == PUT:
                 table = TABLES[place]
-                batch.put(table, key, row)
+                # As it lies: what is encrypted goes on under the key it has.
+                batch.put_stored(table, key, row)
                 if table in CLEARED:
                     self._put.setdefault(_session_of(key), []).append((table, key))
                 elif table == HEADS and is_cold_row(row):
@@ -83,7 +84,7 @@ class ChangelogReader:
         all those ranges to look through.
         """
         for table in CLEARED:
-            for key, _ in self.store.rows(table, prefix):
+            for key, _ in self.store.stored_rows(table, prefix):
                 batch.delete(table, key)
         session = _session_of(prefix)
         put = self._put.pop(session, [])

@@ -1,5 +1,6 @@
 """The records of a changelog: what they are made of, their kinds, and their bytes."""
 
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
@@ -9,13 +10,17 @@ from turnstate.storage.warm.tables import (
     FRAMES,
     HEADS,
     INDEX,
+    KEYS,
     LIFE_BYTES,
     META,
     SEGMENTS,
 )
 
-RECORD_VERSION: Final = 2
+RECORD_VERSION: Final = 3
 """Form of a record; a higher one was written by a newer turnstate."""
+
+CLEARING_VERSION: Final = 2
+"""Form of a record that clears, and brings no key: who knows no keys reads it."""
 
 PLAIN_VERSION: Final = 1
 """Form of a record that clears nothing: who knows no cold sessions reads it."""
@@ -35,11 +40,19 @@ WOKEN_KIND: Final = b"W"
 ERASING_KIND: Final = b"J"
 """An erase of a session was begun, or has come to its end: its mark."""
 
+KEY_KIND: Final = b"K"
+"""A data key, wrapped or destroyed; it stands before the first row that needs it."""
+
+KEY_SET_KIND: Final = b"I"
+"""Which set of keys wraps the data keys."""
+
 MARK_KIND: Final = b"M"
 """Up to where an owner has folded the log; its record is written over."""
 
-TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX, META)
+TABLES: Final = (HEADS, FRAMES, SEGMENTS, INDEX, META, KEYS)
 """The tables that rows of records lie in, by place."""
+
+_ROW_HASH_BYTES: Final = 8
 
 PLACE: Final = {table: place for place, table in enumerate(TABLES)}
 
@@ -132,8 +145,26 @@ _decode: Final = msgspec.msgpack.Decoder(Wire).decode
 
 def encode_rows(epoch: Epoch, rows: list[Row]) -> bytes:
     """Return the value of a record, in the oldest form that can say it."""
-    clears = any(row[0] == CLEAR for row in rows)
-    return encode(Wire(RECORD_VERSION if clears else PLAIN_VERSION, epoch, rows))
+    version = PLAIN_VERSION
+    if any(row[0] == CLEAR for row in rows):
+        version = CLEARING_VERSION
+    return encode(Wire(version, epoch, rows))
+
+
+def key_record(epoch: Epoch, key_id: bytes, row: bytes) -> RowRecord:
+    """Return the record that brings the row of a data key.
+
+    Its key names the row, too: what a replaced owner makes of the same key is
+    another record, so that no compaction takes the right one for it.
+    """
+    wire = Wire(RECORD_VERSION, epoch, [(PUT, PLACE[KEYS], key_id, row)])
+    return RowRecord(key_record_key(key_id, row), encode(wire))
+
+
+def key_record_key(key_id: bytes, row: bytes) -> bytes:
+    """Return the key of the record that brings a row of a data key."""
+    told = blake2b(row, digest_size=_ROW_HASH_BYTES, usedforsecurity=False)
+    return KEY_KIND + key_id + told.digest()
 
 
 def decode_record(value: bytes) -> Wire:

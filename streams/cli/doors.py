@@ -71,21 +71,21 @@ def cluster_of(data: str | None, profile: str | None) -> Any:
     # It logs every try of what our errors sum up.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     settings = settings_of(data, profile, may_cluster=True)
-    refuse_encryption(settings)
     return ClusterSettings.load(settings.data)
 
 
-def refuse_encryption(settings: Settings) -> None:
-    """Refuse to work on a cluster in plain where encryption was asked for.
+def refuse_plain_copies(settings: Settings, what: str) -> None:
+    """Refuse to write a cluster's state in plain where encryption was asked for.
 
     Raises:
-        UnavailableError: it was; only the embedded store encrypts.
+        UnavailableError: it was; `what` would write copies that it does not encrypt.
     """
     if settings.encryption:
         raise UnavailableError(
-            "a cluster does not encrypt its stores, its changelog and its topics",
+            f"{what} would keep copies of what it reads, which are not encrypted",
             field="encryption",
-            hint="encrypt the disks and the broker's, and leave the setting empty",
+            hint="leave the setting empty for this command, on a disk that may hold"
+            " the text in plain; `worker --group` folds a log anew, encrypted",
         )
 
 
@@ -101,6 +101,31 @@ def opened_store(
     """
     with store_of(settings_of(data, profile, what=what)) as store:
         yield store
+
+
+@contextmanager
+def opened_cluster_keys(data: str | None, profile: str | None) -> Generator[Any]:
+    """Give the keys of a cluster's partitions; None where no cluster is asked for.
+
+    Raises:
+        UnavailableError: the setting is empty, or names a key file that is missing.
+    """
+    if settings_of(data, profile, may_cluster=True).profile != "cluster":
+        yield None
+        return
+    cluster = cluster_of(data, profile)
+    from turnstate.streams.kafka.partition_keys import cluster_keys
+
+    keys = cluster_keys(cluster)
+    if keys is None:
+        raise UnavailableError(
+            "this cluster is not encrypted",
+            field="encryption",
+            hint="set TURNSTATE_ENCRYPTION=keyfile:PATH and start its workers",
+            code="not_encrypted",
+        )
+    with keys:
+        yield keys
 
 
 @contextmanager

@@ -46,10 +46,14 @@ def init(
 
 def status(data: Data = None, profile: Profile = None, as_json: Json = False) -> None:
     """Show whether the store is encrypted, by which master key, and its keys."""
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.streams.cli.doors import opened_cluster_keys, opened_store
 
-    with opened_store(data, profile, what="keys status") as store:
-        document = store.call("keys_status")
+    with opened_cluster_keys(data, profile) as keys:
+        if keys is not None:
+            document = keys.status()
+        else:
+            with opened_store(data, profile, what="keys status") as store:
+                document = store.call("keys_status")
     answer(document, as_json, [Pairs("keys", document.items())])
 
 
@@ -63,14 +67,26 @@ def rotate(
 
     From then on only the new one opens it: change TURNSTATE_ENCRYPTION.
     """
-    from turnstate.storage.encryption.key_file import KEY_FILE
-    from turnstate.streams.cli.doors import opened_store
+    from turnstate.schemas.errors import InvalidInputError
+    from turnstate.storage.encryption.key_file import KEY_FILE, wrapper_of
+    from turnstate.streams.cli.doors import opened_cluster_keys, opened_store
 
     scheme, _, path = to.partition(":")
     if scheme == KEY_FILE and path:
         # The store's owner may run in another folder.
         to = f"{scheme}:{Path(path).expanduser().resolve()}"
-    with opened_store(data, profile, what="keys rotate") as store:
-        document = store.call("keys_rotate", to=to)
+    after = f"set TURNSTATE_ENCRYPTION={to}, then make a backup"
+    with opened_cluster_keys(data, profile) as keys:
+        if keys is not None:
+            wrapper = wrapper_of(to)
+            if wrapper is None:
+                raise InvalidInputError(
+                    "no new master key is named", field="to", hint="keyfile:PATH"
+                )
+            document = keys.rotate(wrapper)
+            after = f"set TURNSTATE_ENCRYPTION={to} and start the workers anew"
+        else:
+            with opened_store(data, profile, what="keys rotate") as store:
+                document = store.call("keys_rotate", to=to)
     answer(document, as_json, [Pairs("rotated", document.items())])
-    note(f"set TURNSTATE_ENCRYPTION={to}, then make a backup")
+    note(after)

@@ -16,7 +16,12 @@ from turnstate.replay.report import ReplayReport
 from turnstate.schemas.dialogue.state import DialogueState
 from turnstate.schemas.errors import InvalidInputError
 from turnstate.schemas.ids import SessionName
-from turnstate.streams.cli.doors import cluster_of, settings_of, store_of
+from turnstate.streams.cli.doors import (
+    cluster_of,
+    refuse_plain_copies,
+    settings_of,
+    store_of,
+)
 from turnstate.streams.embedded.store import STORE_FOLDER, graph_of
 from turnstate.streams.settings import Settings
 
@@ -96,6 +101,8 @@ def _topic_report(
             hint="the log says itself what each record is",
         )
     cluster = cluster_of(data, profile)
+    settings = settings_of(data, profile, may_cluster=True)
+    refuse_plain_copies(settings, "a replay of a topic")
     from turnstate.streams.cli.topic_replay import TopicReplay
     from turnstate.streams.kafka.replay_range import RangeWords, source_of
 
@@ -108,7 +115,7 @@ def _topic_report(
     )
     return TopicReplay(
         source_of(address, cluster, words),
-        settings_of(data, profile, may_cluster=True),
+        settings,
         against=options.against,
         record=given["record"],
         force=options.force,

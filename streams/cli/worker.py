@@ -45,11 +45,7 @@ def worker(
     """
     from turnstate.schemas.errors import InvalidInputError
     from turnstate.schemas.ids import checked_id
-    from turnstate.streams.cli.doors import (
-        log_to_stderr,
-        refuse_encryption,
-        settings_of,
-    )
+    from turnstate.streams.cli.doors import log_to_stderr, settings_of
     from turnstate.streams.cli.progress import restore_progress
     from turnstate.streams.kafka.cluster_settings import ClusterSettings
     from turnstate.streams.kafka.replay_group import beside
@@ -62,7 +58,6 @@ def worker(
             "a worker runs in a cluster", field="profile", hint="leave --profile out"
         )
     settings = settings_of(data, profile, may_cluster=True)
-    refuse_encryption(settings)
     cluster = ClusterSettings.load(settings.data, os.environ)
     if group is not None:
         settings, cluster = beside(settings, cluster, group)

@@ -13,7 +13,7 @@ from turnstate.storage.encryption.key_file import (
     LocalKeyFile,
     wrapper_of,
 )
-from turnstate.storage.encryption.keys import KeyRow
+from turnstate.storage.encryption.key_rows import KeyRow
 from turnstate.storage.encryption.row_cipher import RowCipher
 from turnstate.storage.encryption.store_keys import (
     begin_rotation,

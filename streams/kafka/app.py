@@ -22,11 +22,13 @@ from turnstate.streams.kafka.faust_options import DRAIN_S, faust_options
 from turnstate.streams.kafka.membership import MembershipLease
 from turnstate.streams.kafka.metrics import WorkerMetrics
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
+from turnstate.streams.kafka.partition_keys import ClusterKeys
 from turnstate.streams.kafka.restore import RestoreProgress, restore
 from turnstate.streams.kafka.rounds import CONFIRM_S, Rounds
 from turnstate.streams.kafka.seeds import STORE, Seeds, drop_gathered
 from turnstate.streams.kafka.topics import Topics
 from turnstate.streams.kafka.transport import BatchProducer, Chunk, ChunkConsumer
+from turnstate.streams.kafka.unlocking import unlock
 from turnstate.streams.kafka.worker_tiers import WorkerTiers
 
 _log = structlog.get_logger(__name__)
@@ -72,6 +74,7 @@ class WorkerApp(faust.App):
     tiers: WorkerTiers
     expiry: Expiry
     seeds: Seeds
+    keys: ClusterKeys | None
     folder: Path
     closing: set[int]
     new_partition: Callable[[int, int], Partition]
@@ -160,6 +163,8 @@ class WorkerApp(faust.App):
         for partition in mine.values():
             partition.note_folded()  # the log may have been trimmed up to that
         await self.check_nothing_was_deleted()
+        if not await unlock(mine, self.keys, self.checkpointer.rounds):
+            return
         for number, partition in mine.items():
             if not partition.restored(changed=number in changed):
                 _log.warning("partition.owned_by_a_later_one", partition=number)
@@ -236,6 +241,8 @@ class WorkerApp(faust.App):
         for partition in self.partitions.values():
             partition.close()
         self.partitions.clear()
+        if self.keys is not None:
+            await asyncio.to_thread(self.keys.close)
 
 
 def create_app(
@@ -253,6 +260,7 @@ def create_app(
     told: Callable[[RestoreProgress], None],
     url: str = NOWHERE,
     ttl_s: int = 0,
+    keys: ClusterKeys | None = None,
 ) -> WorkerApp:
     """Return an application for one worker; nothing has been started.
 
@@ -270,6 +278,7 @@ def create_app(
         told: Is told of a restore's progress.
         url: Where this worker answers queries; others learn it from the group.
         ttl_s: How long after its last turn a session is served; 0 = for ever.
+        keys: What wraps the partitions' data keys; None = nothing is encrypted.
     """
     topics = Topics.of(settings)
     app = WorkerApp(**faust_options(settings, data=data, instance=instance, url=url))
@@ -280,7 +289,7 @@ def create_app(
     app.folder, app.closing = data, set()
     app.membership = MembershipLease(settings.session_timeout_ms / 1000)
     app.restoring = None
-    app.told = told
+    app.told, app.keys = told, keys
     app.expiry = Expiry(ttl_s, clock.now_ms)
     app.tiers = WorkerTiers(settings, changelog_id, metrics, clock, app.expiry.ttl_ms)
     app.seeds = Seeds(data, settings, changelog_id, metrics.backups, clock)

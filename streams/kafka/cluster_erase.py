@@ -116,6 +116,7 @@ class _Job:
     id: bytes = field(default_factory=lambda: os.urandom(JOB_BYTES))
     scanned: dict[str, int] = field(default_factory=dict[str, int])
     found: int = 0
+    keys_destroyed: int = 0
     letters: Letters = field(default_factory=lambda: Letters(0, []))
 
     def __post_init__(self) -> None:
@@ -191,6 +192,8 @@ class _Job:
         owners.bury(records.unburied)
         packs = self._packs(dry_run=False)
         numbers = owners.homes({*plan.lives, *plan.rewritten})
+        # Nothing of these lives is read any more, wherever a copy of it lies.
+        self.keys_destroyed = owners.destroy_keys(plan, self.id)
         owners.purge(numbers, self.id)
         owners.remove_folders(numbers)
         backups = self._backups(numbers)
@@ -302,6 +305,7 @@ class _Job:
             "turns": self.plan.turns,
             "scanned": self.scanned,
             "found_after": self.found,
+            "keys_destroyed": self.keys_destroyed,
             "trimmed": trimmed or {},
             "unreached": len(unreached),
             "not_covered": [*unreached, *asyncio.run(rest)],

@@ -52,6 +52,8 @@ class ClusterSettings:
             themselves; 0 = never.
         backups: Where backups of partitions go, likewise; none where empty. A
             worker with an empty disk begins with the latest one.
+        encryption: Who has the master key of what workers store, `keyfile:PATH`;
+            where empty, nothing is encrypted.
         s3: Endpoint of the cold tier; none where empty.
         s3_bucket: Its bucket.
         s3_access_key: Key of the endpoint; the AWS chain's where empty.
@@ -93,6 +95,7 @@ is 0 (it has to be 1 to 100000)
     sasl_password_env: str = "TURNSTATE_KAFKA_PASSWORD"  # noqa: S105 - a name
     tls_ca_file: str = ""
     redis: str = ""
+    encryption: str = ""
     hot_ttl_s: int = 3600
     hot_frames_kept: int = 16
     hot_timeout_ms: int = 100

@@ -18,7 +18,7 @@ from turnstate.streams.kafka.partitioning import partition_of
 WORK_S: Final = 900.0
 """How long a worker may take to rewrite a session, or the files of a store."""
 
-_PARTIAL: Final = frozenset({"hot_away", "too_long_to_rewrite"})
+_PARTIAL: Final = frozenset({"hot_away", "keys_away", "too_long_to_rewrite"})
 """Codes of errors after which the rest of a partition can be cleaned all the same."""
 
 _T = TypeVar("_T")
@@ -152,6 +152,19 @@ class ErasingOwners:
             for begin in range(0, len(keys), RECORDS_MAX):
                 part = {"records": keys[begin : begin + RECORDS_MAX]}
                 self.at(number, lambda: self._ask(number, "bury", part))  # noqa: B023
+
+    def destroy_keys(self, plan: ErasePlan, job: bytes) -> int:
+        """Have the data keys of ended lives destroyed; return how many there were."""
+        destroyed = 0
+        for number, lives, _ in self._parts(plan):
+            if lives:
+                options = {"job": job, "lives": lives}
+                answer = self.at(
+                    number,
+                    lambda: self._until_done(number, "keys", options),  # noqa: B023
+                )
+                destroyed += answer["destroyed"] if answer is not None else 0
+        return destroyed
 
     def purge(self, numbers: Iterable[int], job: bytes) -> None:
         """Have the files of stores rewritten that held what went."""

@@ -86,6 +86,18 @@ class EraseHotQuery(_EraseQuery, kw_only=True):
     rewritten: _Keys = []
 
 
+class EraseKeysQuery(_EraseQuery, kw_only=True):
+    """To destroy the data keys of ended lives.
+
+    Attributes:
+        job: Of the erase.
+        lives: (session key, its last life that is over).
+    """
+
+    job: bytes
+    lives: _Lives
+
+
 class EraseBuryQuery(_EraseQuery, kw_only=True):
     """To bury records of the changelog that nobody needs."""
 

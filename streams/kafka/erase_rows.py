@@ -136,7 +136,7 @@ def _cold(parts: FreshPartitions, number: int, key: bytes, user: str) -> list[Fo
                 code="cold_away",
             )
         try:
-            reader = ColdReader(lies, below, partition.log_name, partition.graph)
+            reader = ColdReader(partition, lies, below)
             stored = reader.heads.head(key)
             assert stored is not None, "it was read"
             return _spoken(reader.warm, key, stored, user)
@@ -174,7 +174,7 @@ def rows_of(fresh: Fresh, query: EraseScanQuery) -> tuple[dict[str, int], int]:
             found += _incarnation(lies) <= life
         prefix = session_prefix(key)
         for table in (FRAMES, SEGMENTS, INDEX):
-            for at, _ in store.rows(table, prefix):
+            for at, _ in store.stored_rows(table, prefix):
                 seen[table] += 1
                 begun = at[len(prefix) : len(prefix) + LIFE_BYTES]
                 found += int.from_bytes(begun, "big") <= life

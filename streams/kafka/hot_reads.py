@@ -20,6 +20,7 @@ from turnstate.streams.documents import Document, from_json, state_document, to_
 from turnstate.streams.embedded.events import START
 from turnstate.streams.embedded.reach import wanted_place
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
+from turnstate.streams.kafka.hot_keys import HotKeys, hot_keys
 from turnstate.streams.kafka.hot_settings import redis_settings
 from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.kafka.sync_producer import LoopThread
@@ -137,7 +138,8 @@ class HotReads:
         settings = redis_settings(cluster, changelog_id)
         self._thread = LoopThread("turnstate-hot-reads")
         self._clock = SystemClock()
-        self._marks = self._thread.run(_opened(settings))
+        self._keys = hot_keys(cluster)
+        self._marks = self._thread.run(_opened(settings, self._keys))
 
     def close(self) -> None:
         """Hang up."""
@@ -145,6 +147,8 @@ class HotReads:
             with suppress(UnavailableError):
                 self._thread.run(self._marks.close())
             self._thread.close()
+            if self._keys is not None:
+                self._keys.close()
 
     def state(self, name: SessionName, branch: str) -> Document | None:
         """Return the newest state of a session, None where hot cannot say."""
@@ -208,11 +212,11 @@ class HotReads:
         return {**from_json(to_json(document)), "reflects": reflects}
 
 
-async def _opened(settings: "RedisSettings") -> "Marks":
+async def _opened(settings: "RedisSettings", keys: "HotKeys | None") -> "Marks":
     from turnstate.storage.hot.redis_marks import Marks
 
     # Connections belong to the loop that they are made on.
-    return Marks(settings)
+    return Marks(settings, opens=None if keys is None else keys.opened)
 
 
 def hot_reads(

@@ -12,6 +12,7 @@ from turnstate.schemas.errors import CorruptDataError, FencedError, UnavailableE
 from turnstate.storage.frames.header import decode_header
 from turnstate.storage.hot.redis import HotSession, RedisTier
 from turnstate.storage.hot.redis_cache import HotCache, Stand
+from turnstate.storage.hot.redis_cipher import RedisCipher
 from turnstate.storage.hot.redis_connection import RedisSettings
 from turnstate.storage.hot.redis_marks import Mark, Marks
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
@@ -87,6 +88,11 @@ class HotPartition:
         tier.generation = 0
         self.books.clear()
         self._is_void = self._is_off = False
+
+    def encrypts(self, cipher: RedisCipher) -> None:
+        """Encrypt what is written from now on; what lies there counts no more."""
+        self.cache.tier.cipher = cipher
+        self.void()
 
     def void(self) -> None:
         """Let nothing count that was written before; what follows does."""

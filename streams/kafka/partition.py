@@ -37,6 +37,7 @@ from turnstate.streams.kafka.read_gate import ReadGate
 
 if TYPE_CHECKING:
     from turnstate.streams.kafka.hot_tier import HotPartition
+    from turnstate.streams.kafka.partition_keys import Unlocked
 
 _log = structlog.get_logger(__name__)
 
@@ -74,6 +75,7 @@ class Partition:
     Attributes:
         redis: Its sessions in the hot tier, where there is one.
         below: Where cold sessions are read; None = there are none.
+        unlocked: Its keys; None where nothing is encrypted.
 
     Raises:
         UnavailableError: another process has the store open.
@@ -104,6 +106,7 @@ class Partition:
         self.log_begin = 0
         self.gate = ReadGate()
         self.redis: HotPartition | None = None
+        self.unlocked: Unlocked | None = None
         self.below = below
         self._folder = folder
         self._changelog_id = changelog_id

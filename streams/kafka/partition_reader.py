@@ -3,17 +3,20 @@
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.dialogue.turn_index import IdEntry
+from turnstate.schemas.errors import UnavailableError
 from turnstate.schemas.ids import turn_id_hash
+from turnstate.storage.encryption.cipher import is_encrypted
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.session_row import SessionRow
 from turnstate.storage.stored_head import StoredHead, decode_entry
 from turnstate.storage.warm.below import Below
 from turnstate.storage.warm.cold_rows import ColdHead
+from turnstate.storage.warm.opened_image import OpenedImage
 from turnstate.storage.warm.rocksdb import WarmStore
 from turnstate.streams.expiry import NEVER, Expiry
 from turnstate.streams.kafka.partition import Partition
+from turnstate.streams.kafka.read_gate import GateShutError
 from turnstate.streams.reading import StoreReader
 
 
@@ -58,23 +61,21 @@ class ColdReader(StoreReader):
     partition's store from being closed.
 
     Args:
+        partition: Whose it is; its keys open what is encrypted.
         cold: Its pointer.
         below: Where images are.
-        log_name: The name under which the log stamps.
-        graph: The dialogue graph.
         expiry: Says what is served no more.
     """
 
     def __init__(
         self,
+        partition: Partition,
         cold: ColdHead,
         below: Below,
-        log_name: str,
-        graph: DialogueGraph,
         expiry: Expiry = NEVER,
     ) -> None:
-        store = _ColdStore(cold, below, log_name)
-        super().__init__(cast("WarmStore", store), store, graph)
+        store = _ColdStore(partition, cold, below)
+        super().__init__(cast("WarmStore", store), store, partition.graph)
         self._expiry = expiry
 
     def has_expired(self, arrived_ms: int) -> bool:
@@ -85,16 +86,16 @@ class ColdReader(StoreReader):
 class _ColdStore:
     """What a reader asks of a store, of one session alone."""
 
-    def __init__(self, cold: ColdHead, below: Below, log_name: str) -> None:
+    def __init__(self, partition: Partition, cold: ColdHead, below: Below) -> None:
         self.hot = MemoryTier(1)
+        self._partition = partition
         self._cold = cold
-        self._log_name = log_name
+        self._log_name = partition.log_name
         self._image = below.image(cold)
 
     def head(self, key: bytes) -> StoredHead | None:
         """Return its head."""
-        del key
-        return self._image.stored
+        return self._opened(key).stored
 
     def located(self, keys: Sequence[bytes]) -> list[ColdHead]:
         """Return its pointer."""
@@ -105,12 +106,12 @@ class _ColdStore:
         self, key: bytes, incarnation: int, after_version: int
     ) -> Iterator[bytes]:
         """Yield segments, then frames, that lead above a version."""
-        del key, incarnation
-        yield from self._image.frames(after_version)
+        del incarnation
+        yield from self._opened(key).frames(after_version)
 
-    def base(self, *_: object) -> bytes | None:
+    def base(self, key: bytes, *_: object) -> bytes | None:
         """Return the state that its unsealed frames start from."""
-        return self._image.base
+        return self._opened(key).base
 
     def entry(self, key: bytes, incarnation: int, turn_id: str) -> IdEntry | None:
         """Return one entry of its turn index."""
@@ -123,3 +124,25 @@ class _ColdStore:
         del key, incarnation
         found = [suffix[1:] for suffix in self._image.index() if suffix[:1] == b"e"]
         return [int.from_bytes(version, "big") for version in found]
+
+    def _opened(self, key: bytes) -> OpenedImage:
+        return OpenedImage(self._image, key, self._cold.incarnation, self._open)
+
+    def _open(self, table: str, at: bytes, row: bytes) -> bytes:
+        """Return a row as it was before it was encrypted; its key is in the store.
+
+        Raises:
+            UnavailableError: the store is being closed.
+        """
+        if not is_encrypted(row):
+            return row
+        try:
+            with self._partition.gate.reading():
+                return self._partition.store.opened(table, at, row)
+        except GateShutError:
+            raise UnavailableError(
+                f"partition {self._partition.number} is being handed over",
+                field="partition",
+                hint="ask again in a moment",
+                code="not_fresh",
+            ) from None

@@ -94,8 +94,8 @@ class VerifiedPage:
     def _is_lost(self, table: str, key: bytes) -> bool:
         """Say whether a session has no head, and no rows in a table before this."""
         store, prefix = self._partition.store, session_prefix(key)
-        return store.get(HEADS, key) is None and not any(
-            next(store.rows(before, prefix), None)
+        return store.stored(HEADS, key) is None and not any(
+            next(store.stored_rows(before, prefix), None)
             for before in WALK[1 : WALK.index(table)]
         )
 

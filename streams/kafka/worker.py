@@ -21,6 +21,7 @@ from turnstate.streams.kafka.faust_options import DRAIN_S
 from turnstate.streams.kafka.last_exit import LastExit
 from turnstate.streams.kafka.loops import run
 from turnstate.streams.kafka.metrics import WorkerMetrics
+from turnstate.streams.kafka.partition_keys import cluster_keys
 from turnstate.streams.kafka.restore import RestoreProgress, Told
 from turnstate.streams.kafka.tier_agent import TierAgent
 from turnstate.streams.kafka.topic_ids import topic_id
@@ -172,6 +173,10 @@ class Worker:
 
     async def _app(self, doors: WorkerDoors) -> WorkerApp:
         topics = Topics.of(self.cluster)
+        keys = cluster_keys(self.cluster)
+        if keys is not None:
+            # Before the group hears of it: with a wrong key nothing is changed.
+            await asyncio.to_thread(keys.check)
         await check_topics(self.cluster)
         log_id = await topic_id(self.cluster, topics.turns, timeout_s=_BROKER_AWAY_S)
         changelog_id = await topic_id(self.cluster, topics.changelog)
@@ -189,6 +194,7 @@ class Worker:
             told=self.told,
             url=doors.url,
             ttl_s=self.settings.ttl_s,
+            keys=keys,
         )
         await doors.open(app, log_id)
         return app

@@ -27,6 +27,7 @@ from turnstate.streams.kafka.erase_queries import (
     EraseBuryQuery,
     EraseFoldersQuery,
     EraseHotQuery,
+    EraseKeysQuery,
     EraseMarkQuery,
     ErasePlanQuery,
     ErasePurgeQuery,
@@ -35,6 +36,7 @@ from turnstate.streams.kafka.erase_queries import (
 )
 from turnstate.streams.kafka.erase_rows import found_page, rows_of
 from turnstate.streams.kafka.fresh import FreshPartitions
+from turnstate.streams.kafka.key_destroying import destroy_keys
 from turnstate.streams.kafka.partition import Partition
 from turnstate.streams.kafka.read_gate import GateShutError
 from turnstate.streams.kafka.session_rewrite import Rewritten, rewritten
@@ -145,6 +147,16 @@ class WorkerErasing:
         )
         return {"buried": buried}
 
+    def keys(self, query: EraseKeysQuery) -> Document:
+        """Destroy the data keys of ended lives; see `destroy_keys`.
+
+        Returns:
+            `done`, and then how many were `destroyed`; not done: ask again.
+        """
+        name = ("keys", query.partition, query.job, tuple(query.lives))
+        done, gone = self._polled(name, lambda: [self._destroy_keys(query)])
+        return {"done": done, "destroyed": sum(gone)}
+
     def purge(self, query: ErasePurgeQuery) -> Document:
         """Rewrite the files that held what an erase took out.
 
@@ -244,6 +256,10 @@ class WorkerErasing:
             "a session is spoken in faster than it is written anew",
             hint="erase again when it is calmer",
         )
+
+    def _destroy_keys(self, query: EraseKeysQuery) -> int:
+        partition = self._parts.partition(query.partition)
+        return destroy_keys(partition, self._moves, dict(query.lives))
 
     def _purge(self, number: int, job: bytes | None) -> list[str]:
         """Purge a store, for one erase or for whatever it was not purged for yet."""

@@ -241,8 +241,7 @@ class WorkerReads:
                 code="cold_away",
             )
         with self._cold_turn:
-            facts = (partition.log_name, partition.graph, self.parts.expiry)
-            return read(ColdReader(cold.cold, below, *facts))
+            return read(ColdReader(partition, cold.cold, below, self.parts.expiry))
 
     def _stands(self, number: int, key: bytes, cold: _Cold) -> bool:
         with self.parts.fresh(number) as fresh:

@@ -165,7 +165,6 @@ def test_what_does_not_work_on_a_cluster_says_so(
         ("rollback", "t", "s", "1"),
         ("fork", "t", "s", "b", "--version", "1"),
         ("end", "t", "s"),
-        ("erase", "t", "--session", "s"),
         ("seal",),
         ("export", "all.tsrec"),
     ):

@@ -16,7 +16,7 @@ from support.hot_sessions import (
     with_tier,
 )
 from turnstate.schemas.dialogue.head import digest
-from turnstate.schemas.errors import FencedError
+from turnstate.schemas.errors import CorruptDataError, FencedError
 from turnstate.schemas.ids import SessionName, tenant_prefix
 from turnstate.storage.hot.redis import (
     HotSession,
@@ -25,6 +25,8 @@ from turnstate.storage.hot.redis import (
     Write,
     written_by,
 )
+from turnstate.storage.hot.redis_cache import HotCache
+from turnstate.storage.hot.redis_cipher import RedisCipher
 from turnstate.storage.hot.redis_keys import keys_of
 from turnstate.storage.hot.redis_link import Call
 from turnstate.storage.hot.redis_script import DROP, WRITE
@@ -53,6 +55,34 @@ def test_a_read_gives_head_and_last_frames(url: str) -> None:
         assert (found.epoch, found.key) == (0, KEY)
 
     with_tier(settings(url), scene)
+
+
+def test_what_is_encrypted_is_read_by_its_key_alone(redis_server: str) -> None:
+    made = changes(count=12)
+    given = settings(redis_server)
+
+    async def scene() -> None:
+        async with opened(given) as tier, raw_of(redis_server) as raw:
+            await told(tier, raw)
+
+    async def told(tier: RedisTier, raw: Any) -> None:
+        tier.cipher = RedisCipher(b"key number 1", bytes(32))
+        for change in made:
+            await tier.commit([change])
+        found = await tier.read(KEY)
+        assert found is not None
+        assert found.stored == made[-1].after
+        assert found.frames == tuple(change.frame for change in made[-8:])
+        assert await tier.heads([KEY]) == [made[-1].after]
+        assert await HotCache(tier).heads([KEY]) == [made[-1].after]
+        names = keys_of(given.prefix, KEY)
+        lies = [await raw.get(names.head), *await raw.lrange(names.body, 0, -1)]
+        assert not any(b"turn 1" in each for each in lies)
+        tier.cipher = None
+        with pytest.raises(CorruptDataError):
+            await tier.read(KEY)
+
+    asyncio.run(scene())
 
 
 def test_many_changes_of_one_session_may_come_in_one_commit(url: str) -> None:

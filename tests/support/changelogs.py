@@ -20,13 +20,15 @@ from turnstate.storage.session_image import encode_image
 from turnstate.storage.session_reader import operations
 from turnstate.storage.stored_head import StoredHead, encode_stored_head
 from turnstate.storage.verify import verify_session
-from turnstate.storage.warm.changelog import ChangelogBatch
+from turnstate.storage.warm.changelog import KEY_SET_KEY, ChangelogBatch
 from turnstate.storage.warm.changelog_records import RowRecord
 from turnstate.storage.warm.cold_rows import ColdHead, cold_head
 from turnstate.storage.warm.tables import STATE_TABLES
 from turnstate.streams.clock import VirtualClock
 from turnstate.streams.kafka.cold_tier import ColdNeededError
 from turnstate.streams.kafka.partition import Partition, PartitionSizes
+from turnstate.streams.kafka.partition_keys import PartitionKeys
+from turnstate.streams.kafka.unlocking import use_keys
 
 LOG: Final = bytes(range(16))
 SEAL_AFTER_S: Final = 60
@@ -84,7 +86,9 @@ class Owner:
         log: list[bytes],
         clock: VirtualClock,
         packs: PackStore | None = None,
+        keys: PartitionKeys | None = None,
     ) -> None:
+        self.partition_keys = keys
         self.topic = topic
         self.log = log
         self.packs = packs
@@ -107,8 +111,21 @@ class Owner:
         self.restore()
         self.topic.append([self.partition.claim(generation)])
         self.restore()
+        if self.partition_keys is not None:
+            self.unlock()
         changed = self.partition.applied.offset != before
         assert self.partition.restored(changed=changed)
+
+    def unlock(self) -> None:
+        """Encrypt from now on, as `unlocking.unlock` has it."""
+        assert self.partition_keys is not None
+        expected = self.partition.store.meta(KEY_SET_KEY)
+        opened = self.partition_keys.take_over(expected)
+        use_keys(self.partition, self.partition_keys, opened)
+        if expected is None:
+            batch = self.partition.batch()
+            batch.stage_key_set(opened.stored.id)
+            self.partition.write(batch, self.topic.append(batch.records))
 
     def restore(self, *, batch: int = 7) -> None:
         """Apply what the store does not have yet."""
@@ -313,8 +330,11 @@ def owners(
     made: list[Owner] = []
     numbers = count()
 
-    def make(topic: Topic, log: list[bytes]) -> Owner:
-        made.append(Owner(folder / str(next(numbers)), topic, log, clock, packs))
+    def make(
+        topic: Topic, log: list[bytes], keys: PartitionKeys | None = None
+    ) -> Owner:
+        place = folder / str(next(numbers))
+        made.append(Owner(place, topic, log, clock, packs, keys))
         return made[-1]
 
     try:

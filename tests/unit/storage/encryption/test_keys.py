@@ -11,7 +11,8 @@ from turnstate.schemas.errors import (
 )
 from turnstate.storage.encryption import keys as module
 from turnstate.storage.encryption.cipher import ID_BYTES
-from turnstate.storage.encryption.keys import NOBODY, SAMPLES_MAX, KeyRow
+from turnstate.storage.encryption.key_rows import KeyRow
+from turnstate.storage.encryption.keys import NOBODY, SAMPLES_MAX
 from turnstate.storage.warm.tables import KEYS, life_prefix
 
 NONCE = b"0" * 12

@@ -6,7 +6,8 @@ from support.encrypting import MASTER_A, MASTER_B, Master, ring_of, save
 from support.faulty_store import CrashError, FaultyStore
 from turnstate.schemas.errors import CorruptDataError, UnavailableError
 from turnstate.storage.encryption import store_keys as module
-from turnstate.storage.encryption.keys import KeyRing, KeyRow
+from turnstate.storage.encryption.key_rows import KeyRow
+from turnstate.storage.encryption.keys import KeyRing
 from turnstate.storage.encryption.store_keys import (
     begin_rotation,
     check_master,
