@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -27,19 +28,70 @@ class SingleFlight(Generic[K, V]):
 
     def fetched(self, key: K, fetch: Callable[[], V]) -> V:
         """Return what `fetch` gives, called by this or by another thread."""
+        return self.begun(key, fetch, _at_once).result()
+
+    def begun(
+        self,
+        key: K,
+        fetch: Callable[[], V],
+        start: Callable[[Callable[[], object]], object],
+    ) -> "Future[V]":
+        """Return what will be there of a key, fetched once for all who ask.
+
+        Whoever tires of waiting may go: the fetch goes on for who comes later.
+
+        Args:
+            key: What is wanted.
+            fetch: Gets it.
+            start: Has a call made, now or in another thread; what it raises is
+                raised here, and told to whoever waits already.
+        """
         with self._lock:
             flying = self._flying.get(key)
-            is_first = flying is None
-            if flying is None:
-                flying = self._flying[key] = Future()
-        if not is_first:
-            return flying.result()
+            if flying is not None:
+                return flying
+            mine: Future[V] = Future()
+            self._flying[key] = mine
+
+        def fly() -> None:
+            try:
+                value = fetch()
+            except BaseException as error:  # noqa: BLE001 - it is who waits's
+                self._land(key, mine, error=error)
+            else:
+                self._land(key, mine, value)
+
         try:
-            flying.set_result(fetch())
+            start(fly)
         except BaseException as error:
-            flying.set_exception(error)
+            self._land(key, mine, error=error)
             raise
-        finally:
-            with self._lock:
+        return mine
+
+    def abandon(self, error: BaseException) -> None:
+        """Tell everybody who waits that they wait in vain."""
+        with self._lock:
+            flying = list(self._flying.items())
+        for key, future in flying:
+            self._land(key, future, error=error)
+
+    def _land(
+        self,
+        key: K,
+        future: "Future[V]",
+        value: V | None = None,
+        *,
+        error: BaseException | None = None,
+    ) -> None:
+        with self._lock:
+            if self._flying.get(key) is future:
                 del self._flying[key]
-        return flying.result()
+        with suppress(InvalidStateError):  # it was abandoned
+            if error is None:
+                future.set_result(value)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+
+
+def _at_once(fly: Callable[[], object]) -> None:
+    fly()

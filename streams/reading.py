@@ -8,6 +8,7 @@ from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import NotFoundError
 from turnstate.schemas.ids import SessionName, checked_id, tenant_prefix
 from turnstate.schemas.operation import MAIN
+from turnstate.storage.cold.deadline import OneRead
 from turnstate.storage.frames.header import FRAME, SEGMENT, decode_header
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.session_reader import fold_at
@@ -68,8 +69,11 @@ class StoreReader:
         def read(stored: StoredHead) -> Document:
             view = self._view(name.key(), stored, version)
             tier = self._tier(name.key())
+            start = self.graph.start
+            document = documents.state_document(name, view, branch, start, tier)
+            # Behind the answer: bringing the session back must not cost it.
             self.was_read(name.key(), tier)
-            return documents.state_document(name, view, branch, self.graph.start, tier)
+            return document
 
         return self._reading(name, read)
 
@@ -92,8 +96,9 @@ class StoreReader:
 
         def read(stored: StoredHead) -> Document:
             view = self._view(name.key(), stored, version)
+            document = documents.turns_document(view.listing(branch), at, limit)
             self.was_read(name.key(), self._tier(name.key()))
-            return documents.turns_document(view.listing(branch), at, limit)
+            return document
 
         return self._reading(name, read)
 
@@ -233,4 +238,5 @@ class StoreReader:
 
         checked_id(name.tenant, "tenant")
         checked_id(name.session, "session")
-        return steadily(self.heads, name.key(), read_stored)
+        with OneRead():
+            return steadily(self.heads, name.key(), read_stored)

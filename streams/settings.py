@@ -39,6 +39,8 @@ class Settings:
         cold_pack_bytes: About how large the objects there are.
         cold_min_age_s: Younger objects there are never collected or rewritten:
             longer than any job, or reader, may take.
+        cold_wait_s: How long a read, or a turn that wakes a session, waits for the
+            cold tier in all; then it is told that the tier is away.
         active_s: A session without a turn for so long leaves the hot tier.
         cooling_s: One without a turn for so long goes to the cold tier.
         ttl_s: One without a turn for so long has expired: it is not served any
@@ -66,6 +68,7 @@ class Settings:
     cold: str = ""
     cold_pack_bytes: int = 32 << 20
     cold_min_age_s: int = 3600
+    cold_wait_s: int = 5
     active_s: int = 15 * 60
     cooling_s: int = 24 * 3600
     ttl_s: int = 0
@@ -150,6 +153,7 @@ _NUMBERS: Final = (
     "seal_after_s",
     "cold_pack_bytes",
     "cold_min_age_s",
+    "cold_wait_s",
     "active_s",
     "cooling_s",
 )

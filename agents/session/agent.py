@@ -127,7 +127,7 @@ class SessionAgent:
                 mine[1].append(arrival)
         woken, away = self._woken(list(by_session))
         for key, reason in away.items():
-            refusal = _cannot_be_woken(reason)
+            refusal = cannot_be_woken(reason)
             for index in by_session.pop(key)[0]:
                 answers[index] = Answer(Verdict.REFUSED, 0, None, refusal)
         keys = list(by_session)
@@ -277,7 +277,8 @@ def _letters(
     ]
 
 
-def _cannot_be_woken(error: TurnstateError) -> UnavailableError:
+def cannot_be_woken(error: TurnstateError) -> UnavailableError:
+    """Return what turns are told whose cold session cannot be had."""
     if isinstance(error, UnavailableError):
         return error
     return UnavailableError(

@@ -3,10 +3,17 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from concurrent.futures import Future
+from typing import Final, Protocol, TypeVar
 
-from turnstate.schemas.errors import CorruptDataError, NotFoundError, TurnstateError
+from turnstate.schemas.errors import (
+    CorruptDataError,
+    NotFoundError,
+    TurnstateError,
+    UnavailableError,
+)
+from turnstate.storage.cold.deadline import WAIT_S, left_s, too_slow
+from turnstate.storage.cold.fetchers import Fetchers, closed
 from turnstate.storage.cold.pointer import Pointer
 from turnstate.storage.session_image import (
     Front,
@@ -29,9 +36,10 @@ CACHE_BYTES: Final = 16 << 20
 
 _REBUILD: Final = "turnstate verify --repair rebuilds the session from the log"
 
-FETCHES_MAX: Final = 8
-"""Whole sessions fetched at the same time."""
+FETCHES_MAX: Final = 16
+"""Fetches at the same time: as many as an S3 store has connections."""
 
+_T = TypeVar("_T")
 
 _Place = tuple[Pointer, int, int]
 """An image, and the offset and length of what is read of it."""
@@ -56,20 +64,43 @@ class PackReads(Protocol):
 class ColdSessions:
     """Answer for sessions that lie in packs, each part fetched once at a time.
 
+    Fetches run in threads of their own. A read that is one (`OneRead`) waits
+    for all of them together no longer than its limit; then they go on, and a
+    later read finds what came. Jobs and verification wait as long as it takes.
+
     Args:
         packs: Where the packs are.
         cache_bytes: How much of what was read is kept.
+        wait_s: How long a read waits in all, in seconds.
     """
 
-    def __init__(self, packs: PackReads, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        packs: PackReads,
+        cache_bytes: int = CACHE_BYTES,
+        *,
+        wait_s: float = WAIT_S,
+    ) -> None:
         self._packs = packs
+        self._wait_s = wait_s
         self._cache = _Cache(cache_bytes)
-        self._flight: SingleFlight[_Place, bytes] = SingleFlight()
-        self._pool = ThreadPoolExecutor(FETCHES_MAX, "turnstate-cold")
+        self._parts: SingleFlight[_Place, bytes] = SingleFlight()
+        self._wholes: SingleFlight[tuple[bytes, Pointer], SessionImage] = SingleFlight()
+        self._fetchers = Fetchers(FETCHES_MAX, "turnstate-cold")
 
     def close(self) -> None:
-        """End the threads; what is being fetched is waited for."""
-        self._pool.shutdown()
+        """Fetch no more; whoever waits is told so at once. Twice is once."""
+        self._fetchers.close()
+        for flights in (self._parts, self._wholes):
+            flights.abandon(closed())
+
+    def left_s(self) -> float | None:
+        """Return how long the read under way may wait; None = as long as it takes."""
+        return left_s(self._wait_s)
+
+    def too_slow(self) -> UnavailableError:
+        """Return what a read is told whose time is over."""
+        return too_slow(self._wait_s)
 
     def image(self, cold: ColdHead) -> "ColdImage":
         """Return one session; its front is fetched, the rest when it is asked for.
@@ -87,16 +118,38 @@ class ColdSessions:
         """Return whole sessions, several fetched at a time."""
         found: dict[bytes, SessionImage] = {}
         failed: dict[bytes, TurnstateError] = {}
-        waiting = {
-            key: self._pool.submit(self._whole, key, each.pointer)
-            for key, each in cold.items()
-        }
+        waiting: dict[bytes, Future[SessionImage]] = {}
+        for key, each in cold.items():
+            try:
+                waiting[key] = self.fetching(key, each)
+            except TurnstateError as error:
+                failed[key] = error
         for key, future in waiting.items():
             try:
-                found[key] = future.result()
+                found[key] = self._waited(future)
             except TurnstateError as error:
                 failed[key] = error
         return found, failed
+
+    def fetching(self, key: bytes, cold: ColdHead) -> "Future[SessionImage]":
+        """Begin to fetch a whole session, once for all who ask; never waits.
+
+        The future fails as `image` does.
+
+        Raises:
+            UnavailableError: the tier is so far behind that nothing is begun.
+        """
+        pointer = cold.pointer
+        return self._wholes.begun(
+            (key, pointer), lambda: self._whole(key, pointer), self._fetchers.start
+        )
+
+    def _waited(self, future: "Future[_T]") -> _T:
+        """Return what is fetched, or raise that it takes too long."""
+        try:
+            return future.result(self.left_s())
+        except TimeoutError as error:
+            raise self.too_slow() from error
 
     def _whole(self, key: bytes, pointer: Pointer) -> SessionImage:
         data = _present(pointer, lambda: self._packs.read(pointer))
@@ -110,6 +163,8 @@ class ColdSessions:
                 f"in {pointer.pack} another session lies where this one should",
                 hint="restore the pack from a copy of the bucket",
             )
+        front = pointer.front_bytes
+        self._cache.put((pointer, 0, front), data[:front])
         return image
 
     def front(self, pointer: Pointer) -> bytes:
@@ -142,11 +197,15 @@ class ColdSessions:
             return kept
 
         def fetch_and_keep() -> bytes:
-            data = _present(place[0], fetch)
-            self._cache.put(place, data)
+            # Another flight may have landed since this caller looked.
+            data = self._cache.get(place)
+            if data is None:
+                data = _present(place[0], fetch)
+                self._cache.put(place, data)
             return data
 
-        return self._flight.fetched(place, fetch_and_keep)
+        flying = self._parts.begun(place, fetch_and_keep, self._fetchers.start)
+        return self._waited(flying)
 
 
 class ColdImage:

@@ -1,9 +1,10 @@
 """What the warm tier asks of the tier below it, of sessions that lie there."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from typing import Protocol
 
-from turnstate.schemas.errors import TurnstateError
+from turnstate.schemas.errors import TurnstateError, UnavailableError
 from turnstate.storage.session_image import SessionImage
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.warm.cold_rows import ColdHead
@@ -51,4 +52,16 @@ class Below(Protocol):
         self, cold: Mapping[bytes, ColdHead]
     ) -> tuple[dict[bytes, SessionImage], dict[bytes, TurnstateError]]:
         """Return whole sessions by key, and what is wrong where that failed."""
+        ...
+
+    def fetching(self, key: bytes, cold: ColdHead) -> "Future[SessionImage]":
+        """Begin to fetch a whole session, once for all who ask; never waits."""
+        ...
+
+    def left_s(self) -> float | None:
+        """Return how long the read under way may wait; None = as long as it takes."""
+        ...
+
+    def too_slow(self) -> UnavailableError:
+        """Return what a read is told whose time is over."""
         ...

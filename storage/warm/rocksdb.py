@@ -1,6 +1,7 @@
 """The warm tier: sessions in RocksDB, each table's rows committed in one batch."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 
 from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.dialogue.turn_index import IdEntry
@@ -120,25 +121,49 @@ class WarmStore(RocksTables):
             The images, and what is wrong where one cannot be had; one whose key
             was destroyed is in neither.
         """
-        rows = guarded(self._tables[HEADS].get, list(keys))
+        cold, damaged = self.cold_heads(keys)
+        found, failed = self._below.images(cold) if cold else ({}, {})
+        opened: dict[bytes, SessionImage] = {}
+        for key, image in found.items():
+            try:
+                opened[key] = self.opened_whole(image)
+            except ErasedKeyError:
+                continue
+            except TurnstateError as error:
+                damaged[key] = error
+        return opened, dict(failed) | damaged
+
+    def cold_heads(
+        self, keys: Sequence[bytes]
+    ) -> tuple[dict[bytes, ColdHead], dict[bytes, TurnstateError]]:
+        """Return the pointers of those that are cold, and which rows are damaged."""
         cold: dict[bytes, ColdHead] = {}
         damaged: dict[bytes, TurnstateError] = {}
+        rows = guarded(self._tables[HEADS].get, list(keys))
         for key, row in zip(keys, rows, strict=True):
             if row is not None and is_cold_row(row):
                 try:
                     cold[key] = decode_cold_head(row)
                 except CorruptDataError as error:
                     damaged[key] = error
-        found, failed = self._below.images(cold) if cold else ({}, {})
-        opened: dict[bytes, SessionImage] = {}
-        for key, image in found.items():
-            try:
-                opened[key] = opened_image(image, self.opened)
-            except ErasedKeyError:
-                continue
-            except TurnstateError as error:
-                damaged[key] = error
-        return opened, dict(failed) | damaged
+        return cold, damaged
+
+    def fetching(self, key: bytes, cold: ColdHead) -> "Future[SessionImage]":
+        """Begin to fetch a cold session whole, as it lies there; never waits.
+
+        Raises:
+            UnavailableError: no cold tier is configured here, or it is behind.
+        """
+        return self._below.fetching(key, cold)
+
+    def opened_whole(self, image: SessionImage) -> SessionImage:
+        """Return a fetched session with its rows opened.
+
+        Raises:
+            ErasedKeyError: their key was destroyed.
+            CorruptDataError: one was changed, or is another session's.
+        """
+        return opened_image(image, self.opened)
 
     @property
     def knows_cold(self) -> bool:

@@ -35,7 +35,8 @@ class Tiering:
         self.moves = Moves(engine.store, engine.hot)
         self._engine = engine
         self._now_ms = now_ms
-        self._cold = ColdSessions(self._fenced)
+        wait_s = engine.settings.cold_wait_s
+        self._cold = ColdSessions(self._fenced, wait_s=wait_s)
         self._reads = Reads()
         engine.store.below = self._cold
 

@@ -6,25 +6,17 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from turnstate.agents.dead_letters import encode_dead_letter
 from turnstate.agents.ports import Clock, Record
 from turnstate.agents.session.agent import Folded, SessionAgent, run
-from turnstate.agents.session.recorded import FIRST_BYTE
 from turnstate.agents.session.step import Answer
-from turnstate.schemas.admission import Verdict
 from turnstate.schemas.dialogue.phases import DialogueGraph
-from turnstate.schemas.errors import (
-    CorruptDataError,
-    InvalidInputError,
-    UnavailableError,
-)
-from turnstate.schemas.limits import DEAD_LETTER_BYTES_MAX
+from turnstate.schemas.errors import CorruptDataError, UnavailableError
 from turnstate.schemas.operation import Op
-from turnstate.schemas.position import Position
 from turnstate.storage.hot.memory import MemoryTier
 from turnstate.storage.stored_head import StoredHead
 from turnstate.storage.tier import SessionChange
@@ -33,6 +25,14 @@ from turnstate.storage.warm.tables import DEAD
 from turnstate.streams.embedded.log import EmbeddedLog, life_of_record, lives_after
 from turnstate.streams.embedded.preloading import Preloading
 from turnstate.streams.embedded.sealer import Sealer
+from turnstate.streams.embedded.submissions import (
+    Submission,
+    Task,
+    kept_in_log,
+    records_of,
+    settled_letters,
+)
+from turnstate.streams.embedded.waking import AwaitedError, Waking
 from turnstate.streams.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -53,18 +53,8 @@ class Published(NamedTuple):
     ops: list[Op]
 
 
-class _Submission(NamedTuple):
-    records: Sequence[bytes]
-    attempts: int
-    trusted: bool
-    refused: Mapping[int, Sequence[str | None]]
-    settles: Sequence[bytes]
-    done: "Future[list[Answer]]"
-
-
-class _Task(NamedTuple):
-    call: Callable[[], Any]
-    done: "Future[Any]"
+_NUDGE: Final = object()
+"""Put into the inbox so that the owner looks at what was fetched."""
 
 
 class Engine:
@@ -72,7 +62,8 @@ class Engine:
 
     All writing happens in one thread, so turns of one session are handled one
     at a time; readers look at immutable heads and never wait for it. Whatever
-    waits in the inbox when a commit ends becomes the next group.
+    waits in the inbox when a commit ends becomes the next group. Turns of cold
+    sessions wait beside it until their session has come (`Waking`).
 
     Args:
         store: The store, owned by this process.
@@ -94,13 +85,20 @@ class Engine:
         self.clock = clock
         self.log = EmbeddedLog(store)
         self.hot = MemoryTier(settings.hot_bytes, frames_kept=0, clock=clock.now_ms)
+        self._inbox: queue.Queue[Any] = queue.Queue()
+        self.waking = Waking(
+            store,
+            nudge=lambda: self._inbox.put(_NUDGE),
+            refused=self._answered,
+            wait_s=settings.cold_wait_s,
+        )
         self.agent = SessionAgent(
             store=store,
             hot=self.hot,
             graph=graph,
             log_name=settings.log_name,
             clock=clock,
-            colder=store,
+            colder=self.waking,
             stamps_as=self.log.names.current,
         )
         self.preloading = Preloading(store, self.hot, on=settings.preload == "on")
@@ -109,13 +107,12 @@ class Engine:
         self.redriving = threading.Lock()
         self.backing_up = threading.Lock()
         self._dead_next = int.from_bytes(store.last_key(DEAD) or b"\0", "big") + 1
-        self._inbox: queue.Queue[_Submission | _Task | None] = queue.Queue()
-        self._held_back: _Task | None = None
+        self._held_back: Task | None = None
         self._room = threading.Condition()
         self._door = threading.Lock()
         self._closed = False
         self._turns_inside = 0
-        self._waiting: list[_Submission] = []
+        self._waiting: list[Submission] = []
         self.sealer = Sealer(
             store=store,
             hot=self.hot,
@@ -123,7 +120,7 @@ class Engine:
             graph=graph,
             clock=clock,
             idle_ms=1000 * settings.seal_after_s,
-            head=self.head,
+            head=self.head_here,
         )
         self._failure: BaseException | None = None
         self._thread = threading.Thread(
@@ -151,7 +148,8 @@ class Engine:
             attempts: How often they were redriven.
             trusted: Recorded operations are let in, with whatever stamp.
             refused: Place → (message, field, code) of what a reader has refused.
-            settles: Keys of dead letters that go in the batch of these records.
+            settles: Keys of dead letters that go in the batch of these records,
+                which are of one session; kept where those have to be sent again.
 
         Raises:
             UnavailableError: the engine has stopped.
@@ -166,7 +164,7 @@ class Engine:
             self._turns_inside += count
         self._check_running()
         self._put(
-            _Submission(records, attempts, trusted, refused or {}, settles, done)
+            Submission(records, attempts, trusted, refused or {}, settles, done)
         )
         return done
 
@@ -174,10 +172,10 @@ class Engine:
         """Run a task in the owner's thread, between two groups."""
         self._check_running()
         done: Future[Any] = Future()
-        self._put(_Task(task, done))
+        self._put(Task(task, done))
         return done
 
-    def _put(self, item: "_Submission | _Task") -> None:
+    def _put(self, item: "Submission | Task") -> None:
         with self._door:
             # Behind a closed door nobody looks into the inbox any more.
             if self._closed:
@@ -188,6 +186,12 @@ class Engine:
         """Return the newest durable head of a session, hot or warm."""
         held = self.hot.peek(key)
         return held if held is not None else self.store.heads([key])[0]
+
+    def head_here(self, key: bytes) -> StoredHead | None:
+        """Return a head that is in memory or in the store; None where it is cold."""
+        held = self.hot.peek(key)
+        found = held if held is not None else self.store.located([key])[0]
+        return found if isinstance(found, StoredHead) else None
 
     def close(self) -> None:
         """Commit what waits, stop the thread, close the store. Twice is once.
@@ -229,56 +233,71 @@ class Engine:
         reason = UnavailableError("the engine has stopped", hint="open the store again")
         with self._door:
             self._closed = True
-        rest: list[_Submission | _Task | None] = [*self._waiting, self._held_back]
+        rest: list[Any] = [
+            *self._waiting,
+            *self.waking.drained(),
+            self._held_back,
+        ]
         while True:
             try:
                 rest.append(self._inbox.get_nowait())
             except queue.Empty:
                 break
         for item in rest:
-            if item is not None and not item.done.done():
+            if isinstance(item, Submission | Task) and not item.done.done():
                 item.done.set_exception(reason)
 
     async def _batches(self) -> AsyncIterator[Sequence[Record]]:
         """Yield one group after another; between them, look after the store."""
-        while True:
+        stop = False
+        while not stop:
             stop = self._gather()
             if self._waiting:
                 yield self._records()
-            if stop:
-                return
-            self.sealer.seal_urgent()
-            while self._inbox.empty() and self.sealer.seal_due():
-                pass
-            if self._inbox.empty():
-                self.sealer.seal_idle()
+            if not stop:
+                self.sealer.seal_urgent()
+                while self._inbox.empty() and self.sealer.seal_due():
+                    pass
+                if self._inbox.empty():
+                    self.sealer.seal_idle()
+        self.waking.end()
+        while self.waking:
+            self._wake()
+            if self._waiting:
+                yield self._records()
+            else:
+                self.waking.pause()
 
     def _gather(self) -> bool:
         """Collect submissions for one group; True when asked to stop."""
-        turns = size = 0
-        wait = True
+        size = 0
         if self._held_back is not None:
-            _run_task(self._held_back)
+            self._run_task(self._held_back)
             self._held_back = None
+        turns = self._wake()
         while turns < self.settings.batch_turns_max:
             try:
                 item = (
-                    self._inbox.get(timeout=_IDLE_S)
-                    if wait
-                    else self._inbox.get_nowait()
+                    self._inbox.get_nowait()
+                    if self._waiting
+                    else self._inbox.get(timeout=self.waking.due_s(_IDLE_S))
                 )
             except queue.Empty:
                 return False
-            wait = False
             if item is None:
                 return True
-            if isinstance(item, _Task):
+            if item is _NUDGE:
+                if not self._waiting:
+                    turns = self._wake()
+                continue
+            if isinstance(item, Task):
                 if self._waiting:
-                    # A task sees everything that was submitted before it.
+                    # A task sees everything that was submitted before it, but
+                    # for what waits for a cold session.
                     self._held_back = item
                     return False
-                _run_task(item)
-                wait = True
+                self._run_task(item)
+                turns = self._wake()
                 continue
             self._waiting.append(item)
             turns += len(item.records)
@@ -287,29 +306,32 @@ class Engine:
                 return False
         return False
 
+    def _wake(self) -> int:
+        """Begin a group with what waited for sessions that have come.
+
+        Nothing else may be in it: what came later goes behind. Returns how
+        many turns there are.
+        """
+        self.waking.take(self._waiting, self.settings.batch_turns_max)
+        return sum(len(each.records) for each in self._waiting)
+
+    def _run_task(self, task: Task) -> None:
+        task.run()
+        if self.waking:
+            self.waking.look_again()
+
     def _records(self) -> list[Record]:
-        records: list[Record] = []
-        offset = self.log.end
-        identity, partition = self.log.identity, self.log.partition
-        for submission in self._waiting:
-            attempts, trusted = submission.attempts, submission.trusted
-            for index, raw in enumerate(submission.records):
-                refusal = None
-                if len(raw) > DEAD_LETTER_BYTES_MAX:
-                    refusal = _too_long(raw)
-                elif index in submission.refused:
-                    message, field, code = submission.refused[index]
-                    refusal = InvalidInputError(message or "", field=field, code=code)
-                at = Position(identity, partition, offset)
-                records.append(Record(raw, at, attempts, refusal, trusted))
-                offset += 1
-        return records
+        log = self.log
+        return records_of(self._waiting, log.identity, log.partition, log.end)
 
     async def _commit(self, records: Sequence[Record], folded: Folded) -> None:
         """Write turns, frames, index, heads and position in one batch, then tell."""
+        if self.waking.lacked and all(map(_is_awaited, folded.answers)):
+            self._tell(folded)
+            return
         batch = self.store.batch()
         life_of = lives_after(folded.changes, self.hot, self.store)
-        self.log.stage(batch, _kept_in_log(records, folded.answers), life_of)
+        self.log.stage(batch, kept_in_log(records, folded.answers), life_of)
         for change in folded.changes:
             batch.stage(change)
         number = self._dead_next
@@ -317,9 +339,8 @@ class Engine:
             at, row = number.to_bytes(8, "big"), encode_dead_letter(letter)
             batch.put_letter(at, row, partial(life_of_record, letter.raw, life_of))
             number += 1
-        for submission in self._waiting:
-            for letter_key in submission.settles:
-                batch.delete(DEAD, letter_key)
+        for letter_key in settled_letters(self._waiting, folded.answers):
+            batch.delete(DEAD, letter_key)
         self.store.write(batch, sync=self.settings.fsync == "batch")
         self._dead_next = number
         self.log.appended(len(records))
@@ -337,49 +358,27 @@ class Engine:
             ]
             for listener in tuple(self.listeners):
                 listener(news)
-        at = 0
+        at = parked = 0
         for submission in self._waiting:
-            count = len(submission.records)
-            submission.done.set_result(folded.answers[at : at + count])
-            at += count
-        with self._room:
-            self._turns_inside -= at
-            self._room.notify_all()
+            answers = folded.answers[at : at + len(submission.records)]
+            at += len(answers)
+            if self.waking.lacked and any(map(_is_awaited, answers)):
+                parked += self.waking.park(submission, answers)
+            else:
+                submission.done.set_result(answers)
+        # What is parked still fills the inbox: so publishers are held back.
+        self._answered(at - parked)
         self._waiting.clear()
+
+    def _answered(self, turns: int) -> None:
+        with self._room:
+            self._turns_inside -= turns
+            self._room.notify_all()
 
     def seal(self, keys: Sequence[bytes]) -> int:
         """Seal sessions; only in the owner's thread. Return how many changed."""
         return self.sealer.seal(keys)
 
 
-def _kept_in_log(records: Sequence[Record], answers: Sequence[Answer]) -> list[bytes]:
-    """Return what the log keeps: nothing of what is too long, or of erased lives.
-
-    A late turn of an erased session must not lie in the log either; nor one
-    that could not be folded: its sender is told so, and sends it again.
-    """
-    return [
-        b""
-        if record.refusal
-        or answer.verdict is Verdict.DROPPED
-        or isinstance(answer.error, UnavailableError)
-        or (record.raw[:1] == FIRST_BYTE and not record.trusted)
-        else record.raw
-        for record, answer in zip(records, answers, strict=True)
-    ]
-
-
-def _run_task(task: _Task) -> None:
-    try:
-        task.done.set_result(task.call())
-    except BaseException as error:  # noqa: BLE001 - it belongs to who asked
-        task.done.set_exception(error)
-
-
-def _too_long(raw: bytes) -> InvalidInputError:
-    return InvalidInputError(
-        f"the record has {len(raw)} bytes",
-        field="record",
-        hint="send larger parts by reference",
-        code="too_large",
-    )
+def _is_awaited(answer: Answer) -> bool:
+    return isinstance(answer.error, AwaitedError)

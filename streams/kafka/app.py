@@ -15,6 +15,7 @@ from turnstate.agents.ports import Clock
 from turnstate.agents.registry import SESSION
 from turnstate.schemas.dialogue.phases import DialogueGraph
 from turnstate.schemas.errors import UnavailableError
+from turnstate.storage.cold.deadline import WAIT_S
 from turnstate.streams.expiry import Expiry
 from turnstate.streams.kafka.checkpoint import Checkpointer
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
@@ -261,6 +262,7 @@ def create_app(
     url: str = NOWHERE,
     ttl_s: int = 0,
     keys: ClusterKeys | None = None,
+    cold_wait_s: float = WAIT_S,
 ) -> WorkerApp:
     """Return an application for one worker; nothing has been started.
 
@@ -279,6 +281,7 @@ def create_app(
         url: Where this worker answers queries; others learn it from the group.
         ttl_s: How long after its last turn a session is served; 0 = for ever.
         keys: What wraps the partitions' data keys; None = nothing is encrypted.
+        cold_wait_s: How long a read waits for the cold tier in all.
     """
     topics = Topics.of(settings)
     app = WorkerApp(**faust_options(settings, data=data, instance=instance, url=url))
@@ -291,7 +294,9 @@ def create_app(
     app.restoring = None
     app.told, app.keys = told, keys
     app.expiry = Expiry(ttl_s, clock.now_ms)
-    app.tiers = WorkerTiers(settings, changelog_id, metrics, clock, app.expiry.ttl_ms)
+    app.tiers = WorkerTiers(
+        settings, changelog_id, metrics, clock, app.expiry.ttl_ms, cold_wait_s
+    )
     app.seeds = Seeds(data, settings, changelog_id, metrics.backups, clock)
     cache = Cache(settings.block_cache_bytes)
 

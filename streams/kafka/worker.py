@@ -195,6 +195,7 @@ class Worker:
             url=doors.url,
             ttl_s=self.settings.ttl_s,
             keys=keys,
+            cold_wait_s=self.settings.cold_wait_s,
         )
         await doors.open(app, log_id)
         return app

@@ -1,13 +1,13 @@
 """What a worker answers about its partitions: fresh, or not at all."""
 
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.errors import CorruptDataError, UnavailableError
 from turnstate.schemas.ids import SessionName, checked_id
+from turnstate.storage.cold.deadline import OneRead
 from turnstate.storage.session_row import SessionRow
 from turnstate.storage.warm.cold_rows import ColdHead
 from turnstate.storage.warm.tables import STATE_TABLES
@@ -18,9 +18,9 @@ from turnstate.streams.embedded.events import Place, log_offset
 from turnstate.streams.embedded.reach import wanted_place
 from turnstate.streams.embedded.upkeep import disk_bytes
 from turnstate.streams.expiry import NEVER, Expiry
+from turnstate.streams.kafka.cold_reads import Cold, ColdReads, cold_of
 from turnstate.streams.kafka.fresh import Fresh, FreshPartitions, Owner
 from turnstate.streams.kafka.partition import Partition
-from turnstate.streams.kafka.partition_reader import ColdReader
 from turnstate.streams.kafka.partition_walk import Walk
 from turnstate.streams.kafka.partitioning import partition_of
 from turnstate.streams.kafka.queries import (
@@ -41,22 +41,12 @@ from turnstate.streams.kafka.worker_erasing import WorkerErasing
 from turnstate.streams.kafka.worker_moves import WorkerMoves
 from turnstate.streams.reading import StoreReader
 
-COLD_READS_AT_ONCE: Final = 8
-"""Reads that wait for the cold tier; they take nothing from the fold meanwhile."""
-
 REACH_S_MAX: Final = 10.0
 
 _COLD_TRIES: Final = 4
 _PAUSE_S: Final = 0.002
 
 _Read = TypeVar("_Read")
-
-
-class _Cold(NamedTuple):
-    partition: Partition
-    epoch: object
-    cold: ColdHead
-    reflects: str
 
 
 class WorkerReads:
@@ -92,7 +82,7 @@ class WorkerReads:
         self._calmly = calmly
         self._count = partitions
         self._log = log
-        self._cold_turn = threading.BoundedSemaphore(COLD_READS_AT_ONCE)
+        self._cold = ColdReads(expiry)
 
     # -- one session ---------------------------------------------------------------
 
@@ -207,45 +197,32 @@ class WorkerReads:
         where it has come back, or gone elsewhere, meanwhile.
         """
         number, key = self._number(query), _key(query)
-        for tries in range(_COLD_TRIES):
-            with self.parts.fresh(number) as fresh:
-                cold = _cold_of(fresh, key)
-                if cold is None:
-                    return read(fresh.reader), fresh.reflects
-            try:
-                answer = self._read_cold(cold, read)
-            except CorruptDataError:
-                # A pack that was collected while this waited, perhaps.
-                if tries == _COLD_TRIES - 1 or self._stands(number, key, cold):
-                    raise
-                continue
-            if self._stands(number, key, cold):
-                if is_use and self.moves is not None:
-                    self.moves.was_read_cold(number, key)
-                return answer, cold.reflects
+        with OneRead():
+            for tries in range(_COLD_TRIES):
+                with self.parts.fresh(number) as fresh:
+                    cold = cold_of(fresh, key)
+                    if cold is None:
+                        return read(fresh.reader), fresh.reflects
+                try:
+                    answer = self._cold.read(cold, read)
+                except CorruptDataError:
+                    # A pack that was collected while this waited, perhaps.
+                    if tries == _COLD_TRIES - 1 or self._stands(number, key, cold):
+                        raise
+                    continue
+                if self._stands(number, key, cold):
+                    if is_use and self.moves is not None:
+                        self.moves.was_read_cold(number, key)
+                    return answer, cold.reflects
         raise UnavailableError(
             f"session {query.session!r} goes from tier to tier",
             hint="ask again in a moment",
             code="busy",
         )
 
-    def _read_cold(
-        self, cold: _Cold, read: Callable[[StoreReader], _Read]
-    ) -> _Read:
-        partition = cold.partition
-        below = partition.below
-        if below is None:
-            raise UnavailableError(
-                "the session is cold, and the cold tier is not configured here",
-                hint="set `cold`, or [s3] in cluster.toml, to where its packs are",
-                code="cold_away",
-            )
-        with self._cold_turn:
-            return read(ColdReader(partition, cold.cold, below, self.parts.expiry))
-
-    def _stands(self, number: int, key: bytes, cold: _Cold) -> bool:
+    def _stands(self, number: int, key: bytes, cold: Cold) -> bool:
         with self.parts.fresh(number) as fresh:
-            now = _cold_of(fresh, key)
+            now = cold_of(fresh, key)
             return now is not None and now[:3] == cold[:3]
 
     def _missed(self, query: SessionQuery, hits: int) -> None:
@@ -377,16 +354,6 @@ def _walk(fresh: Fresh, query: PageQuery, prefix: str = "") -> Walk:
     if tenant is not None:
         checked_id(tenant, "tenant")
     return Walk(fresh, tenant, prefix, query.after)
-
-
-def _cold_of(fresh: Fresh, key: bytes) -> _Cold | None:
-    partition = fresh.partition
-    if not partition.store.knows_cold or partition.hot.peek(key) is not None:
-        return None
-    (found,) = partition.store.located([key])
-    if not isinstance(found, ColdHead):
-        return None
-    return _Cold(partition, partition.epoch, found, fresh.reflects)
 
 
 def _is_at(row: SessionRow | None, wanted: Place) -> bool:

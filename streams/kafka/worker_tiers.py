@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from turnstate.agents.ports import Clock
+from turnstate.storage.cold.deadline import WAIT_S
 from turnstate.storage.cold.sessions import ColdSessions
 from turnstate.storage.warm.below import Below
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
@@ -33,6 +34,7 @@ class WorkerTiers:
         metrics: Counted into.
         clock: Tells the time.
         ttl_ms: How long after its last turn a session is served; 0 = for ever.
+        cold_wait_s: How long a read waits for the cold tier in all.
 
     Attributes:
         clock: Tells the time.
@@ -51,6 +53,7 @@ class WorkerTiers:
         metrics: WorkerMetrics,
         clock: Clock,
         ttl_ms: int = 0,
+        cold_wait_s: float = WAIT_S,
     ) -> None:
         self._ttl_ms = ttl_ms
         self.clock = clock
@@ -63,7 +66,11 @@ class WorkerTiers:
             self._marks = _marks(self._redis)
             metrics.moves.hot_state(up=True)
         self.packs = ClusterPacks(cluster, clock)
-        self._cold = ColdSessions(self.packs) if cold_place(cluster) else None
+        self._cold = (
+            ColdSessions(self.packs, wait_s=cold_wait_s)
+            if cold_place(cluster)
+            else None
+        )
         self.below: Below | None = self._cold
 
     def take(self, partition: Partition) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -84,3 +85,39 @@ def test_what_came_is_not_kept() -> None:
     flight: SingleFlight[str, int] = SingleFlight()
     assert flight.fetched("key", lambda: 1) == 1
     assert flight.fetched("key", lambda: 2) == 2
+
+
+def test_what_is_begun_goes_on_though_nobody_waits() -> None:
+    flight: SingleFlight[str, int] = SingleFlight()
+    started: list[Callable[[], object]] = []
+    first = flight.begun("key", lambda: 1, started.append)
+    assert flight.begun("key", lambda: 2, started.append) is first
+    assert not first.done()
+    (fly,) = started
+    fly()
+    assert first.result(0) == 1
+    assert flight.fetched("key", lambda: 3) == 3
+
+
+def test_what_cannot_be_started_fails_for_all() -> None:
+    flight: SingleFlight[str, int] = SingleFlight()
+
+    def refuse(_: Callable[[], object]) -> None:
+        raise UnavailableError("too many")
+
+    with pytest.raises(UnavailableError, match="too many"):
+        flight.begun("key", lambda: 1, refuse)
+    assert flight.fetched("key", lambda: 2) == 2
+
+
+def test_what_is_abandoned_may_land_all_the_same() -> None:
+    flight: SingleFlight[str, int] = SingleFlight()
+    started: list[Callable[[], object]] = []
+    first = flight.begun("key", lambda: 1, started.append)
+    flight.abandon(UnavailableError("closed"))
+    with pytest.raises(UnavailableError, match="closed"):
+        first.result(0)
+    second = flight.begun("key", lambda: 2, started.append)
+    for fly in started:
+        fly()
+    assert second.result(0) == 2
