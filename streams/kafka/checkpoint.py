@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -22,9 +22,12 @@ ROUND_BYTES_MAX: Final = 8 << 20
 """Likewise bytes: the turns of one session become one frame, which has to fit
 into one message with all else that its change writes."""
 
+LANES: Final = 2
+"""Rounds at once, of different partitions: one folds while another is delivered."""
+
 ROUND_INTERVAL_S: Final = 0.008
-"""Rounds begin no closer than this: a round costs about 2 ms of processor
-whatever is in it, so with few turns it waits for company."""
+"""Rounds of a partition begin about no closer than this: a round costs some
+milliseconds whatever is in it, so with few turns it waits for company."""
 
 _IDLE_S: Final = 0.5
 """Without chunks for so long, a partition may seal sessions that went idle."""
@@ -41,8 +44,10 @@ class _Task(NamedTuple):
 class Checkpointer:
     """Take chunks from the session agent and have a round made of what waits.
 
-    Between two rounds sessions are sealed, hot is filled for readers, and what
-    others have asked for is done: moves between tiers, one after another.
+    Rounds of different partitions overlap: while one waits for the brokers, the
+    next one folds. Behind a round its partitions are sealed and hot is filled for
+    readers. What others have asked for is done while no round is under way:
+    moves between tiers, one after another.
 
     Args:
         rounds: Makes rounds, and writes what no turn brought.
@@ -53,6 +58,8 @@ class Checkpointer:
         self._waiting: deque[Chunk] = deque()
         self._tasks: deque[_Task] = deque()
         self._changed = asyncio.Condition()
+        self._under_way: dict[asyncio.Task[None], set[int]] = {}
+        self._error: BaseException | None = None
         self._busy = False
         self._closed = False
         self._began = 0.0
@@ -72,7 +79,7 @@ class Checkpointer:
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(
-                    lambda: not self._waiting and not self._busy
+                    lambda: not (self._waiting or self._under_way or self._busy)
                 )
         except TimeoutError:
             return False
@@ -111,63 +118,134 @@ class Checkpointer:
             self._changed.notify_all()
 
     async def run(self, assigned: Callable[[], Mapping[int, Partition]]) -> None:
-        """Go round until closed; seal where nothing waits.
+        """Make rounds until closed; seal where nothing waits.
 
         Raises:
             KafkaError: a record could not be delivered: the worker must end.
         """
-        while True:
-            chunks = await self._next()
-            if chunks is None:
-                return
-            try:
+        try:
+            while not self._is_over:
+                chunks = await self._next(len(assigned()))
                 if chunks:
-                    await self.rounds.run(chunks)
-                await self._seal(assigned(), urgent=bool(chunks))
-                await self._between(assigned())
-            finally:
-                async with self._changed:
-                    self._busy = False
-                    self._changed.notify_all()
+                    self._start(chunks, assigned)
+                elif self._busy:
+                    await self._alone(assigned())
+        finally:
+            for each in list(self._under_way):
+                each.cancel()
+            if self._under_way:
+                await asyncio.wait(self._under_way)
+        if self._error is not None:
+            raise self._error
 
-    async def _next(self) -> list[Chunk] | None:
-        """Return what waits, [] where nothing came for a while, None at the end."""
-        wait_s = self._began + ROUND_INTERVAL_S - time.monotonic()
+    @property
+    def _is_over(self) -> bool:
+        if self._error is not None:
+            return True
+        return self._closed and not self._waiting and not self._under_way
+
+    async def _next(self, partitions: int) -> list[Chunk]:
+        """Return chunks for a round; or [], busy where no round is under way.
+
+        Args:
+            partitions: How many there are: a lane takes its share of them.
+        """
+        wait_s = self._began + ROUND_INTERVAL_S / LANES - time.monotonic()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
         async with self._changed:
+            is_idle = False
             try:
                 async with asyncio.timeout(_IDLE_S):
-                    await self._changed.wait_for(
-                        lambda: self._waiting or self._closed or self._tasks
-                    )
+                    await self._changed.wait_for(self._has_work)
             except TimeoutError:
-                # Sealing is work, too: a rebalance waits for it.
-                self._busy = True
+                is_idle = not self._waiting
+            if self._is_over:
                 return []
-            if self._closed and not self._waiting:
-                return None
-            chunks: list[Chunk] = []
-            turns = size = 0
-            while (
-                self._waiting and turns < ROUND_TURNS_MAX and size < ROUND_BYTES_MAX
-            ):
-                chunk = self._waiting.popleft()
-                turns += len(chunk.records)
-                size += chunk.bytes
-                chunks.append(chunk)
-            self._busy = True
-            self._began = time.monotonic()
-            self._changed.notify_all()
-            return chunks
+            if self._tasks or is_idle:
+                # Sealing is work, too: a rebalance waits for it.
+                self._busy = not self._under_way
+                return []
+            return self._taken(-(-partitions // LANES))
+
+    def _has_work(self) -> bool:
+        if self._tasks:
+            return not self._under_way
+        return self._is_over or (
+            len(self._under_way) < LANES and any(map(self._is_free, self._waiting))
+        )
+
+    def _is_free(self, chunk: Chunk) -> bool:
+        number = chunk.partition.partition
+        return all(number not in taken for taken in self._under_way.values())
+
+    def _taken(self, partitions: int) -> list[Chunk]:
+        """Take what waits for some partitions that no round carries."""
+        chunks: list[Chunk] = []
+        left: list[Chunk] = []
+        numbers: set[int] = set()
+        turns = size = 0
+        for chunk in self._waiting:
+            number = chunk.partition.partition
+            is_full = turns >= ROUND_TURNS_MAX or size >= ROUND_BYTES_MAX
+            has_room = number in numbers or len(numbers) < max(partitions, 1)
+            if is_full or not has_room or not self._is_free(chunk):
+                left.append(chunk)
+                continue
+            numbers.add(number)
+            turns += len(chunk.records)
+            size += chunk.bytes
+            chunks.append(chunk)
+        self._waiting = deque(left)
+        self._began = time.monotonic()
+        self._changed.notify_all()
+        return chunks
+
+    def _start(
+        self, chunks: list[Chunk], assigned: Callable[[], Mapping[int, Partition]]
+    ) -> None:
+        numbers = {chunk.partition.partition for chunk in chunks}
+        task = asyncio.ensure_future(self._lane(chunks, numbers, assigned))
+        self._under_way[task] = numbers
+
+    async def _lane(
+        self,
+        chunks: list[Chunk],
+        numbers: set[int],
+        assigned: Callable[[], Mapping[int, Partition]],
+    ) -> None:
+        try:
+            await self.rounds.run(chunks)
+            mine = [each for at, each in assigned().items() if at in numbers]
+            await self._seal(mine, urgent=True)
+            await self._fill(mine)
+        except Exception as error:  # noqa: BLE001 - `run` raises it
+            self._error = self._error or error
+        finally:
+            task = asyncio.current_task()
+            assert task is not None, "runs in a task"
+            del self._under_way[task]
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _alone(self, partitions: Mapping[int, Partition]) -> None:
+        """Do what needs that no round is under way."""
+        everything = list(partitions.values())
+        try:
+            if not self._tasks:
+                await self._seal(everything, urgent=False)
+                await self._fill(everything)
+            await self._between()
+        finally:
+            async with self._changed:
+                self._busy = False
+                self._changed.notify_all()
 
     # -- sealing -----------------------------------------------------------------
 
-    async def _seal(
-        self, partitions: Mapping[int, Partition], *, urgent: bool
-    ) -> None:
+    async def _seal(self, partitions: Sequence[Partition], *, urgent: bool) -> None:
         """Seal a few sessions of each partition; while turns wait the urgent ones."""
-        for partition in list(partitions.values()):
+        for partition in partitions:
             if not partition.is_fresh or (self._waiting and not urgent):
                 continue
             seals = partition.due_seals(urgent=urgent)
@@ -180,10 +258,12 @@ class Checkpointer:
 
     # -- what others want done -----------------------------------------------------
 
-    async def _between(self, partitions: Mapping[int, Partition]) -> None:
-        for partition in list(partitions.values()):
+    async def _fill(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
             if partition.redis is not None and partition.is_fresh:
                 await partition.redis.fill(partition.store)
+
+    async def _between(self) -> None:
         for _ in range(min(len(self._tasks), TASKS_A_ROUND)):
             call, done = self._tasks.popleft()
             if done.done():
