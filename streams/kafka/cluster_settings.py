@@ -326,6 +326,7 @@ _SECTIONS: Final = {
         "hot_bytes",
         "block_cache_bytes",
         "write_buffer_bytes",
+        "encryption",
     ),
 }
 
