@@ -21,8 +21,9 @@ from turnstate.streams.kafka.cluster_settings import ClusterSettings
 
 _JOB_BYTES: Final = 8
 _LOOK_S: Final = 0.2
-_TRIES: Final = 5
-"""So often is a backup begun anew that a moving partition, or a long round, ended."""
+_PAUSES_S: Final = (0.0, 0.5, 2.0, 8.0, 20.0)
+"""So long waits each next try of a backup that a moving partition, one that is still
+being restored, or a long round ended; after the last it has failed."""
 
 _MOVED: Final = frozenset({"backup_beside", "busy", "not_fresh", "not_here"})
 """`backup_beside`: its last owner was still at it."""
@@ -117,7 +118,8 @@ class _Backups:
         self._options = options
         self._progress = progress
         self._jobs: dict[int, str] = {}
-        self._left: dict[int, int] = {}
+        self._tried: dict[int, int] = {}
+        self._begins_at: dict[int, float] = {}
         self._files: dict[int, tuple[int, int]] = {}
         self._rows: list[Document] = []
 
@@ -125,15 +127,22 @@ class _Backups:
         began = time.monotonic()
         root = backups_root(self._reader.cluster, self._options["where"])
         wanted = checked_numbers(self._reader.cluster, partitions)
-        self._left = dict.fromkeys(wanted, _TRIES)
+        self._tried = dict.fromkeys(wanted, 0)
         for number in wanted:
             self._begin(number)
-        while self._left:
+        while self._tried:
             time.sleep(_LOOK_S)
-            for number in list(self._left):
-                self._ask(number, "backup_state")
+            for number in list(self._tried):
+                self._look(number)
         self._rows.sort(key=lambda row: row["partition"])
         return _report(root, self._rows, time.monotonic() - began)
+
+    def _look(self, number: int) -> None:
+        if number not in self._begins_at:
+            self._ask(number, "backup_state")
+        elif time.monotonic() >= self._begins_at[number]:
+            del self._begins_at[number]
+            self._begin(number)
 
     def _begin(self, number: int) -> None:
         # A new name each time, else a worker tells what came of the try before.
@@ -162,18 +171,19 @@ class _Backups:
     def _again(self, number: int, answer: Document) -> None:
         """Begin anew where the partition has another owner, or had no time."""
         error = error_of(answer["error"]) if "error" in answer else _lost(number)
-        self._left[number] -= 1
-        if self._left[number] <= 0 or (error.code not in _MOVED):
+        tried = self._tried[number]
+        if tried == len(_PAUSES_S) or error.code not in _MOVED:
             self._failed(number, error)
             return
-        self._begin(number)
+        self._tried[number] += 1
+        self._begins_at[number] = time.monotonic() + _PAUSES_S[tried]
 
     def _failed(self, number: int, error: TurnstateError) -> None:
         self._end(number, {"status": "failed", **error_document(error)})
         self._rows[-1]["exit_code"] = error.exit_code
 
     def _end(self, number: int, row: Document) -> None:
-        del self._left[number]
+        del self._tried[number]
         self._rows.append({"partition": number, **row})
 
     def _tell(self) -> None:
