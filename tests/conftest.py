@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import Final
 
 import hypothesis
@@ -18,6 +19,9 @@ from turnstate.infra.services.s3 import start_s3
 SIM_SEEDS: Final = (1, 2)
 """What the simulation runs where no SIM_SEED is given."""
 
+FOLDERS_THAT_WAIT: Final = ("integration", "hostile", "crash")
+"""What begins first: most of its time goes into waiting for other processes."""
+
 # Short: the same examples each time, so that the code alone decides. Long: new
 # ones each time; a failure prints the line that reproduces it.
 hypothesis.settings.register_profile(
@@ -26,6 +30,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "soak", max_examples=1_000, deadline=None, print_blob=True
 )
+
+
+def _turn_of(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return [*FOLDERS_THAT_WAIT, folder].index(folder)
 
 
 def _soaks(config: pytest.Config) -> bool:
@@ -41,21 +50,38 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Count every property test as a soak test while soaking."""
+    """Count every property test as a soak test while soaking; order the files.
+
+    Files come whole to one process (`--dist loadfile`), as many share workers of
+    a cluster that take long to start. Those that wait come first,
+    and what only computes fills the time up.
+    """
     if _soaks(config):
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker(pytest.mark.soak)
+    items.sort(key=_turn_of)
 
 
-def pytest_collection_finish() -> None:
+def _freeze() -> None:
     """Leave what was made by now out of garbage collections.
 
-    Each store that is closed makes one, and to walk all modules and tests for
-    that took a fifth of the processor time of a whole run.
+    Each store that is closed makes one, and to walk all modules, tests and what
+    pytest keeps of them for that took a third of the processor time of a run.
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    """Freeze the modules, and the tests."""
+    _freeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fixture_freeze() -> None:
+    """Freeze what the files of tests before this one left."""
+    _freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
