@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -29,6 +30,12 @@ PUBLISH_BYTES_MAX: Final = 16 << 20
 
 _IDLE_LINKS_MAX: Final = 8
 _TRIES: Final = 4
+"""So often is asked, each time of another owner, where one died amid its answer."""
+
+_CLOSING_S: Final = 10.0
+_PAUSE_S: Final = 0.02
+"""An owner that closes has read nothing: one that stays is looked for so long."""
+
 _LOOK_S: Final = 0.25
 
 
@@ -108,7 +115,8 @@ class RemoteStore(StoreCalls):
         if known.form.streams:
             return self._rows(method, known, arguments)
         lost = 0
-        for left in range(_TRIES - 1, -1, -1):
+        deadline = time.monotonic() + _CLOSING_S
+        while True:
             link = self._take()
             if isinstance(link, OwnedStore):
                 return link.call(method, **arguments)
@@ -116,14 +124,14 @@ class RemoteStore(StoreCalls):
                 return self._asked(link, method, known, arguments)
             except NotRead:
                 link.close()
-                if not left or known.takes_items:
+                if known.takes_items or time.monotonic() > deadline:
                     raise _owner_lost(method) from None
+                time.sleep(_PAUSE_S)
             except ConnectionLost as error:
                 link.close()
                 lost += 1
                 if not known.reads or lost > 1:
                     raise _owner_lost(method) from error
-        raise AssertionError("unreachable")
 
     def _asked(
         self, link: Link, method: str, known: Method, arguments: dict[str, Any]
@@ -146,7 +154,7 @@ class RemoteStore(StoreCalls):
         self, method: str, known: Method, arguments: dict[str, Any]
     ) -> Iterator[Any]:
         """Yield rows; a subscription goes on through a new owner by its token."""
-        tries = _TRIES
+        tries, deadline = _TRIES, time.monotonic() + _CLOSING_S
         started = False
         stopped: Stopped | None = arguments.pop("stopped", None)
         while True:
@@ -165,19 +173,21 @@ class RemoteStore(StoreCalls):
                     row = known.form.unpack(parts)
                     if known.takes_stopped:
                         arguments["token"] = row["token"]
-                        tries = _TRIES
+                        tries, deadline = _TRIES, time.monotonic() + _CLOSING_S
                     started = not known.takes_stopped
                     yield row
                 whole = True
                 return
             except (ConnectionLost, NotRead, UnavailableError) as error:
-                tries -= 1
                 if isinstance(error, UnavailableError) and (
                     error.code != "owner_closing"
                 ):
                     raise
-                if started or not tries:
+                tries -= isinstance(error, ConnectionLost)
+                if started or not tries or time.monotonic() > deadline:
                     raise _owner_lost(method) from error
+                if not isinstance(error, ConnectionLost):
+                    time.sleep(_PAUSE_S)
             finally:
                 if whole and stopped is None:
                     self._put_back(link)

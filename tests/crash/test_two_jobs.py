@@ -28,6 +28,9 @@ FINE: Final = {0, 4, 6}
 
 BATCH: Final = 8
 
+WOKEN_S: Final = 60.0
+"""So much longer does it last, if so long no turn came for a cold session."""
+
 
 class Job:
     """A process that runs tier commands until it is stopped."""
@@ -105,7 +108,7 @@ def two_jobs(folder: Path, lines: list[bytes], seconds: float) -> None:
         end = time.monotonic() + seconds
         woken = 0
         try:
-            while time.monotonic() < end:
+            while time.monotonic() < (end if woken else end + WOKEN_S):
                 batch = [next(more) for _ in range(BATCH)]
                 before = count(store, "cold")
                 publish(store, batch)
