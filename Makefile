@@ -23,8 +23,8 @@ help: ## Show this help
 demo: $(VENV)/base.stamp ## Real dialogues: publish, fold, cool, read back, replay, and what it cost
 	@$(BIN)/turnstate demo
 
-test: $(VENV)/dev.stamp ## All tests but soak and benches, docstring examples too (three processes, <= 10 minutes)
-	@$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
+test: $(VENV)/dev.stamp ## All tests but soak and benches, docstring examples too (two processes, <= 10 minutes)
+	@$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(TESTS) $(ARGS)
 
 soak: $(VENV)/dev.stamp ## Full counts; SOAK_SECONDS=600 takes a slice, SOAK_SEED=n starts at a seed
 	@$(PYTEST) -n 2 --dist worksteal -m soak $(TESTS) $(ARGS)

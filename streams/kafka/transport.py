@@ -1,6 +1,7 @@
 """Faust's Kafka transport, with one event for each fetched chunk of a partition."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
@@ -29,6 +30,11 @@ ONE_BATCH_BYTES: Final = 1 << 20
 
 FETCH_BYTES_MIN: Final = 64 << 10
 """What a broker collects before it answers, unless the wait is over."""
+
+IDLE_AFTER_S: Final = 1.0
+IDLE_WAIT_MS: Final = 250
+"""After a second without a record a broker answers at the next one, or after this
+wait: a hundred empty answers a second cost it and the worker a tenth of a core."""
 
 
 class Chunk(NamedTuple):
@@ -92,12 +98,19 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         consumer._fetch_min_bytes = FETCH_BYTES_MIN
         return consumer
 
+    def pace(self, *, idle: bool) -> None:
+        """Have fetches of the time to come wait for company, or for anything."""
+        # Read anew for each request.
+        fetcher: Any = cast("Any", self._ensure_consumer())._fetcher
+        wait_ms = cast("Host", self.app).fetch_max_wait_ms
+        fetcher._fetch_min_bytes = 1 if idle else FETCH_BYTES_MIN
+        fetcher._fetch_max_wait_ms = max(IDLE_WAIT_MS, wait_ms) if idle else wait_ms
+
     async def on_start(self) -> None:
         """Start the consumer, and hear of its heartbeats."""
         await super().on_start()
         consumer: Any = self._ensure_consumer()
         cast("Host", self.app).membership.watch(consumer._coordinator)
-
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         """Commit; say no where a rebalance has taken the partitions.
@@ -136,6 +149,8 @@ class ChunkConsumer(driver.Consumer):
         self.ledger: Ledger[TP] = Ledger()
         self._read_to: dict[TP, int] = {}
         self._again: set[TP] = set()
+        self._heard_at = time.monotonic()
+        self._is_idle = False
 
     def _new_consumer_thread(self) -> ChunkThread:
         return ChunkThread(
@@ -145,9 +160,7 @@ class ChunkConsumer(driver.Consumer):
     def _is_chunked(self, topic: str) -> bool:
         return topic in cast("Host", self.app).chunked_topics
 
-    async def getmany(
-        self, timeout: float
-    ) -> AsyncIterator[tuple[TP, Message]]:
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:
         """Yield one message a fetched partition; its value is a `Chunk`."""
         try:
             with calls_may_be_cancelled():
@@ -156,6 +169,7 @@ class ChunkConsumer(driver.Consumer):
         except CallCancelledError:
             return
         records: Any = found[0]
+        self._pace(heard=any((records or {}).values()))
         active = found[1] or set()
         generation = self.app.consumer_generation_id
         messages = list(self._messages(records or {}, generation))
@@ -181,6 +195,15 @@ class ChunkConsumer(driver.Consumer):
                     # Offsets between two chunks are no gap to account for.
                     self._read_offset[tp] = None
                 yield tp, message
+
+    def _pace(self, *, heard: bool) -> None:
+        now = time.monotonic()
+        if heard:
+            self._heard_at = now
+        idle = now - self._heard_at > IDLE_AFTER_S
+        if idle != self._is_idle:
+            cast("ChunkThread", self._thread).pace(idle=idle)
+            self._is_idle = idle
 
     def _still_flows(self, generation: int) -> bool:
         """Say whether no rebalance has begun since a fetch."""

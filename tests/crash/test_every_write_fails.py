@@ -130,16 +130,16 @@ class Publisher:
     def _check(self, store: EmbeddedStore) -> None:
         """Every acknowledged turn is there, once, at the version that was told."""
         assert upkeep.verify(store)["bad"] == []
+        told: dict[bytes, list[tuple[str | None, int]]] = {}
         for line, version in self.acknowledged:
             draft = draft_from_json(line)
-            stored = store.engine.head(draft.key)
+            told.setdefault(draft.key, []).append((draft.turn_id, version))
+        for key, turns in told.items():
+            stored = store.engine.head(key)
             assert stored is not None
-            found = [
-                at
-                for at, op in operations(store.warm, draft.key, stored)
-                if op.turn_id == draft.turn_id
-            ]
-            assert found == [version]
+            ids = [op.turn_id for _, op in operations(store.warm, key, stored)]
+            assert {ids.count(turn_id) for turn_id, _ in turns} == {1}
+            assert all(ids[version - 1] == turn_id for turn_id, version in turns)
 
 
 def submitted_at_once(
