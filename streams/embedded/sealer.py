@@ -81,10 +81,7 @@ class Sealer:
 
     def seal_urgent(self) -> None:
         """Seal what may wait no longer, though turns wait."""
-        for key in self._urgent:
-            self._due.pop(key, None)
         self.seal(list(self._urgent))
-        self._urgent.clear()
 
     def seal_due(self) -> bool:
         """Seal sessions whose frames fill a segment, a slice at a time.
@@ -92,11 +89,7 @@ class Sealer:
         Returns:
             Whether there are more.
         """
-        keys = list(islice(self._due, SEALED_A_SLICE))
-        for key in keys:
-            del self._due[key]
-            self._urgent.pop(key, None)
-        self.seal(keys)
+        self.seal(list(islice(self._due, SEALED_A_SLICE)))
         return bool(self._due)
 
     def seal_idle(self) -> None:
@@ -136,6 +129,9 @@ class Sealer:
         """
         count = 0
         for key in keys:
+            # Else one that was asked for is sealed once more after its next turn.
+            self._due.pop(key, None)
+            self._urgent.pop(key, None)
             try:
                 count += self._seal_one(key)
             except CorruptDataError as error:
