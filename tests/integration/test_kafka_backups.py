@@ -189,10 +189,7 @@ def test_a_worker_killed_while_it_backs_up_leaves_the_latest_as_it_was(
     fresh(running)
     with running.reader() as reader, ThreadPoolExecutor(1) as pool:
         # A partition may yet go to the other worker, who is not held.
-        job: Future[Document] | None = None
-        while job is None or job.done():
-            if job is not None:
-                assert job.result()["failed"] == 0, job.result()
+        while True:
             number = min(one.partitions())
             objects = place_of(running, number)
             folder = running.cluster.folder / "data" / "one" / str(number)
@@ -200,6 +197,9 @@ def test_a_worker_killed_while_it_backs_up_leaves_the_latest_as_it_was(
             before = {info.name for info in objects.list(FILES)}
             job = pool.submit(back_up, reader, [number])
             running.thread.run(running.cluster.until(_held(one, job), "it is held"))
+            if not job.done():
+                break
+            assert job.result()["failed"] == 0, job.result()
         code, second = said(running, "backup", "--partition", str(number))
         assert (code, second["error"]["code"]) == (6, "backup_under_way")
         one.kill()
