@@ -57,14 +57,14 @@ class SingleFlight(Generic[K, V]):
             try:
                 value = fetch()
             except BaseException as error:  # noqa: BLE001 - it is who waits's
-                self._land(key, mine, error=error)
+                self._fail(key, mine, error)
             else:
-                self._land(key, mine, value)
+                self._land(key, mine, lambda: mine.set_result(value))
 
         try:
             start(fly)
         except BaseException as error:
-            self._land(key, mine, error=error)
+            self._fail(key, mine, error)
             raise
         return mine
 
@@ -73,24 +73,22 @@ class SingleFlight(Generic[K, V]):
         with self._lock:
             flying = list(self._flying.items())
         for key, future in flying:
-            self._land(key, future, error=error)
+            self._fail(key, future, error)
 
     def _land(
         self,
         key: K,
         future: "Future[V]",
-        value: V | None = None,
-        *,
-        error: BaseException | None = None,
+        tell: Callable[[], None],
     ) -> None:
         with self._lock:
             if self._flying.get(key) is future:
                 del self._flying[key]
         with suppress(InvalidStateError):  # it was abandoned
-            if error is None:
-                future.set_result(value)  # type: ignore[arg-type]
-            else:
-                future.set_exception(error)
+            tell()
+
+    def _fail(self, key: K, future: "Future[V]", error: BaseException) -> None:
+        self._land(key, future, lambda: future.set_exception(error))
 
 
 def _at_once(fly: Callable[[], object]) -> None:

@@ -32,7 +32,7 @@ hypothesis.settings.register_profile(
 )
 
 
-def _turn_of(item: pytest.Item) -> int:
+def _place_in_line(item: pytest.Item) -> int:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     return [*FOLDERS_THAT_WAIT, folder].index(folder)
 
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(
         for item in items:
             if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
                 item.add_marker(pytest.mark.soak)
-    items.sort(key=_turn_of)
+    items.sort(key=_place_in_line)
 
 
 def _freeze() -> None:

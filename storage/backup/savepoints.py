@@ -3,7 +3,7 @@
 import io
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,9 @@ from turnstate.schemas.errors import (
 from turnstate.storage.backup.content import checked_line, content_hash, hashed_line
 from turnstate.storage.backup.manifest import StoreFacts
 from turnstate.storage.cold.objects import ObjectStore
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 SAVEPOINTS: Final = "savepoints/"
 """Where they lie: a folder each, and in it the parts and, last, the card."""
@@ -222,13 +225,14 @@ class _Parts(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: "memoryview | bytearray", /) -> int:  # type: ignore[override]
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        into = memoryview(buffer).cast("B")
         while not self._rest and self._next < len(self._card.parts):
             part = self._card.parts[self._next]
             self._rest = memoryview(self._read(part))
             self._next += 1
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
+        count = min(len(into), len(self._rest))
+        into[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
 

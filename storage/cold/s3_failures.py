@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias, cast
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectionError,  # noqa: A004 - boto's own: no way to the server
     ConnectTimeoutError,
     EndpointConnectionError,
     IncompleteReadError,
@@ -15,6 +14,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
     ResponseStreamingError,
 )
+from botocore.exceptions import ConnectionError as NoWayError
 
 from turnstate.schemas.errors import TurnstateError, UnavailableError
 from turnstate.storage.cold.s3_settings import S3Settings
@@ -92,7 +92,7 @@ def translated(error: Exception, settings: S3Settings) -> TurnstateError:
     where = settings.endpoint or "AWS"
     if isinstance(error, NoCredentialsError):
         return UnavailableError("S3 needs a key, and none was found", hint=_KEYS)
-    if isinstance(error, ConnectTimeoutError | ConnectionError) and not isinstance(
+    if isinstance(error, ConnectTimeoutError | NoWayError) and not isinstance(
         error, ReadTimeoutError
     ):
         return UnavailableError(

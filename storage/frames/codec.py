@@ -2,8 +2,8 @@
 # lz4 and google-crc32c ship no types:
 # pyright: reportUnknownMemberType=false
 
+import struct
 from hashlib import blake2b
-from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final
 
 from turnstate.schemas.errors import (
@@ -127,7 +127,7 @@ def encode_frame(
             crc32c(body),
             previous_link,
         )
-    except StructError as error:
+    except struct.error as error:
         raise InvalidInputError(
             f"a frame cannot hold versions {from_version} to {to_version} of"
             f" incarnation {incarnation}",

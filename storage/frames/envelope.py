@@ -58,7 +58,8 @@ def enveloped(
         incarnation=header.incarnation,
         from_version=header.from_version,
         to_version=header.to_version,
-        kind=_kind(header),
+        # Its name: the numbers are the header's own.
+        kind=f"FRAME_KIND_{header.kind_name.upper()}",
         frame=frame,
         traceparent=traceparent,
     )
@@ -100,8 +101,3 @@ def open_envelope(raw: bytes) -> Enveloped:
             raise CorruptDataError(f"the frame has another {field}", field=field)
     trace = message.traceparent if message.HasField("traceparent") else None
     return Enveloped(name, header, message.frame, trace)
-
-
-def _kind(header: Header) -> "pb.FrameKind":
-    """Return the kind, which has the header's own numbers."""
-    return pb.FrameKind.Value(f"FRAME_KIND_{header.kind_name.upper()}")  # type: ignore[return-value]

@@ -1,7 +1,6 @@
 """100 000 sessions: memory, state on disk, and whether the rate holds to the end."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from turnstate.infra.services.ran import ran
 from turnstate.replay.bench.corpora import dialogues, interleaved, multiplied
 from turnstate.replay.bench.figures import Progress, Report, Size, figure, tell
 from turnstate.schemas.errors import UnavailableError
@@ -47,15 +47,16 @@ def _run(size: Size, progress: Progress, hot_bytes: int | None) -> Report:
         del many
         arguments = [str(lines), str(data), str(hot_bytes or 0)]
         module = "turnstate.streams.bench.large_child"
-        done = subprocess.run(  # noqa: S603 - our own module, our own files
+        done = ran(
             [sys.executable, "-m", module, *arguments],
-            check=False,
-            stdout=subprocess.PIPE,
-            timeout=_WAIT_S,
-            cwd=folder,
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
+            within_s=_WAIT_S,
+            folder=Path(folder),
+            environment={**os.environ, "PYTHONSAFEPATH": "1"},
         )
         if done.returncode:
-            raise UnavailableError(f"the large run ended with {done.returncode}")
+            last = done.stderr.strip().rpartition("\n")[2]
+            raise UnavailableError(
+                f"the large run ended with {done.returncode}: {last}"
+            )
     report: Report = msgspec.json.decode(done.stdout)
     return figure([report["turns_per_s"]], "turns/s") | report

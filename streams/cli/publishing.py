@@ -250,13 +250,14 @@ class _Followed:
 
     def __init__(self, file: BinaryIO, before_wait: Callable[[], None]) -> None:
         self._file = file
+        self._read: Callable[[int], bytes] = getattr(file, "read1", file.read)
         self._before_wait = before_wait
 
     def read1(self, size: int) -> bytes:
         """Return what is there; wait only when nothing is."""
         if not self._is_ready():
             self._before_wait()
-        return self._file.read1(size)  # type: ignore[attr-defined,no-any-return]
+        return self._read(size)
 
     read = read1
 

@@ -1,20 +1,19 @@
 """Open a store: become its owner, or ask the one that it has."""
 
 import time
-from typing import Final
 
 from turnstate.schemas.errors import UnavailableError
 from turnstate.streams.embedded.link import Link
 from turnstate.streams.embedded.messages import ConnectionLost
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.owner_card import read_card
-from turnstate.streams.embedded.remote import OwnerLink, RemoteStore
+from turnstate.streams.embedded.remote import (
+    OWNER_WAIT_S,
+    PAUSE_S,
+    OwnerLink,
+    RemoteStore,
+)
 from turnstate.streams.settings import Settings
-
-OWNER_WAIT_S: Final = 10.0
-"""How long to look for an owner that holds the lock and shows no socket yet."""
-
-_PAUSE_S: Final = 0.02
 
 OpenStore = OwnedStore | RemoteStore
 """What `open_store` returns; both have the same methods."""
@@ -68,4 +67,4 @@ def reach_owner(settings: Settings) -> OwnedStore | Link:
         except UnavailableError as error:
             if error.code != "owned" or time.monotonic() > deadline:
                 raise
-        time.sleep(_PAUSE_S)
+        time.sleep(PAUSE_S)

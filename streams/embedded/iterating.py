@@ -20,13 +20,12 @@ async def in_thread(
     stop = threading.Event()
     thread = ThreadPoolExecutor(1, "turnstate-subscription")
     rows = begin(stop.is_set)
-    done = object()
     try:
         while True:
-            row = await loop.run_in_executor(thread, next, rows, done)
-            if row is done:
+            found = await loop.run_in_executor(thread, _next, rows)
+            if found is None:
                 return
-            yield row  # type: ignore[misc]
+            yield found[0]
     finally:
         stop.set()
         # After the `next` that may still be under way: it looks at `stop`.
@@ -34,3 +33,10 @@ async def in_thread(
         if close is not None:
             thread.submit(close)
         thread.shutdown(wait=False)
+
+
+def _next(rows: Iterator[_T]) -> tuple[_T] | None:
+    """Return the next row; None behind the last, which no future can raise."""
+    for row in rows:
+        return (row,)
+    return None

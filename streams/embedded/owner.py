@@ -6,9 +6,10 @@ from typing import Any, Final, Self
 
 from turnstate.agents.ports import Clock
 from turnstate.schemas.errors import UnavailableError
+from turnstate.streams.embedded.calls import StoreCalls
 from turnstate.streams.embedded.feed import Feed
 from turnstate.streams.embedded.lock import OwnerLock
-from turnstate.streams.embedded.methods import METHODS, StoreCalls, method_named
+from turnstate.streams.embedded.methods import METHODS, method_named
 from turnstate.streams.embedded.owner_card import OWNER_FILE, socket_path, write_card
 from turnstate.streams.embedded.serving import Limits, RequestServer
 from turnstate.streams.embedded.store import EmbeddedStore

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 from turnstate.agents.session.step import Answer
-from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.errors import TurnstateError, UnavailableError
-from turnstate.schemas.operation import MAIN
 from turnstate.schemas.turn import Turn
 from turnstate.schemas.wire.json import turn_to_json
 from turnstate.streams.documents import Document
 from turnstate.streams.embedded import messages
+from turnstate.streams.embedded.calls import SessionCalls, StoreCalls
 from turnstate.streams.embedded.link import Link, NotRead, Stopped
 from turnstate.streams.embedded.messages import ConnectionLost
-from turnstate.streams.embedded.methods import Method, StoreCalls, method_named
+from turnstate.streams.embedded.methods import Method, method_named
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.owner_card import (
     OwnerCard,
@@ -29,12 +28,15 @@ PUBLISH_BYTES_MAX: Final = 16 << 20
 """What one message of a long publish carries."""
 
 _IDLE_LINKS_MAX: Final = 8
-_TRIES: Final = 4
-"""So often is asked, each time of another owner, where one died amid its answer."""
+_DEATHS_MAX: Final = 3
+"""Rows are asked for once more after so many owners that died amid them."""
 
-_CLOSING_S: Final = 10.0
-_PAUSE_S: Final = 0.02
-"""An owner that closes has read nothing: one that stays is looked for so long."""
+OWNER_WAIT_S: Final = 10.0
+"""How long to look for an owner that stays: one that closes has read nothing, and
+one that begins holds the lock and shows no socket yet."""
+
+PAUSE_S: Final = 0.02
+"""Between two looks."""
 
 _LOOK_S: Final = 0.25
 
@@ -56,7 +58,27 @@ class OwnerLink(Link):
         super().__init__(socket.AF_UNIX, card.socket, _hanging(card))
 
 
-class RemoteStore(StoreCalls):
+class _Search:
+    """Look for an owner that stays.
+
+    Args:
+        deaths: So many may die before they have answered.
+    """
+
+    def __init__(self, deaths: int) -> None:
+        self._deaths = deaths
+        self._deadline = time.monotonic() + OWNER_WAIT_S
+
+    def goes_on(self, error: Exception) -> bool:
+        """Say whether to ask again; wait a little for one that closes to be gone."""
+        if isinstance(error, ConnectionLost):
+            self._deaths -= 1
+            return self._deaths >= 0
+        time.sleep(PAUSE_S)
+        return time.monotonic() <= self._deadline
+
+
+class RemoteStore(StoreCalls, SessionCalls):
     """Ask the owner of a store; become the owner where it is gone.
 
     Safe to use from several threads: each request has a connection of its own.
@@ -114,23 +136,17 @@ class RemoteStore(StoreCalls):
         arguments.pop("progress", None)
         if known.form.streams:
             return self._rows(method, known, arguments)
-        lost = 0
-        deadline = time.monotonic() + _CLOSING_S
+        search = _Search(1 if known.reads else 0)
         while True:
             link = self._take()
             if isinstance(link, OwnedStore):
                 return link.call(method, **arguments)
             try:
                 return self._asked(link, method, known, arguments)
-            except NotRead:
+            except (ConnectionLost, NotRead) as error:
                 link.close()
-                if known.takes_items or time.monotonic() > deadline:
-                    raise _owner_lost(method) from None
-                time.sleep(_PAUSE_S)
-            except ConnectionLost as error:
-                link.close()
-                lost += 1
-                if not known.reads or lost > 1:
+                # Items that were given are gone.
+                if known.takes_items or not search.goes_on(error):
                     raise _owner_lost(method) from error
 
     def _asked(
@@ -154,7 +170,7 @@ class RemoteStore(StoreCalls):
         self, method: str, known: Method, arguments: dict[str, Any]
     ) -> Iterator[Any]:
         """Yield rows; a subscription goes on through a new owner by its token."""
-        tries, deadline = _TRIES, time.monotonic() + _CLOSING_S
+        search = _Search(_DEATHS_MAX)
         started = False
         stopped: Stopped | None = arguments.pop("stopped", None)
         while True:
@@ -173,7 +189,7 @@ class RemoteStore(StoreCalls):
                     row = known.form.unpack(parts)
                     if known.takes_stopped:
                         arguments["token"] = row["token"]
-                        tries, deadline = _TRIES, time.monotonic() + _CLOSING_S
+                        search = _Search(_DEATHS_MAX)
                     started = not known.takes_stopped
                     yield row
                 whole = True
@@ -183,11 +199,8 @@ class RemoteStore(StoreCalls):
                     error.code != "owner_closing"
                 ):
                     raise
-                tries -= isinstance(error, ConnectionLost)
-                if started or not tries or time.monotonic() > deadline:
+                if started or not search.goes_on(error):
                     raise _owner_lost(method) from error
-                if not isinstance(error, ConnectionLost):
-                    time.sleep(_PAUSE_S)
             finally:
                 if whole and stopped is None:
                     self._put_back(link)
@@ -245,43 +258,10 @@ class RemoteStore(StoreCalls):
             raise answer.error
         return answer
 
-    def rollback(
-        self, tenant: str, session: str, version: int, branch: str = MAIN
-    ) -> Answer:
-        """Go back to what a branch was at a version; nothing is dropped."""
-        return self.call(  # type: ignore[no-any-return]
-            "rollback", tenant=tenant, session=session, version=version, branch=branch
-        )
-
-    def fork(self, tenant: str, session: str, branch: str, **options: Any) -> Answer:
-        """Begin a branch at a version, at a turn, or where main stands."""
-        return self.call(  # type: ignore[no-any-return]
-            "fork", tenant=tenant, session=session, branch=branch, **options
-        )
-
-    def end(self, tenant: str, session: str, **options: Any) -> Answer:
-        """Mark a branch as ended; `to` names the session that goes on."""
-        return self.call("end", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
-
-    def state(self, tenant: str, session: str, **options: Any) -> Document:
-        """Return the state of a session, at any version that it ever had."""
-        return self.call("state", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
-
-    def turns(self, tenant: str, session: str, **options: Any) -> Document:
-        """Return turns of a branch in order, a page of them."""
-        return self.call("turns", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
-
-    def history(self, tenant: str, session: str) -> Document:
-        """Return how the session is stored: one row a frame or segment."""
-        return self.call("history", tenant=tenant, session=session)  # type: ignore[no-any-return]
-
-    def head(self, tenant: str, session: str, version: int | None = None) -> Head:
-        """Return the head of a session at a version, for programs."""
-        return self.call("head", tenant=tenant, session=session, version=version)  # type: ignore[no-any-return]
-
     def sessions(self, **options: Any) -> Iterator[Document]:
         """Yield a row for each session, in key order."""
-        return self.call("sessions", **options)  # type: ignore[no-any-return]
+        rows: Iterator[Document] = self.call("sessions", **options)
+        return rows
 
 
 def _owner_lost(method: str) -> UnavailableError:

@@ -129,9 +129,6 @@ class Sealer:
         """
         count = 0
         for key in keys:
-            # Else one that was asked for is sealed once more after its next turn.
-            self._due.pop(key, None)
-            self._urgent.pop(key, None)
             try:
                 count += self._seal_one(key)
             except CorruptDataError as error:
@@ -156,8 +153,6 @@ class Sealer:
             keys = list(islice(self._due, SEALED_A_SLICE)) or self._idle_keys()
         plans: list[Sealed] = []
         for key in keys:
-            self._due.pop(key, None)
-            self._urgent.pop(key, None)
             try:
                 plan = self._plan(key)
             except CorruptDataError as error:
@@ -173,6 +168,9 @@ class Sealer:
         self._tails.forget(sealed.key)
 
     def _plan(self, key: bytes) -> Sealed | None:
+        # Else one that was asked for is sealed once more after its next turn.
+        self._due.pop(key, None)
+        self._urgent.pop(key, None)
         stored = self._head(key)
         if stored is None:
             return None

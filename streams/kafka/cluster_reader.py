@@ -9,12 +9,11 @@ from itertools import chain
 from typing import Any, Final, Self
 
 from turnstate.agents.session.step import Answer
-from turnstate.schemas.dialogue.head import Head
 from turnstate.schemas.errors import ConflictError, UnavailableError
 from turnstate.schemas.ids import SessionName, checked_id
 from turnstate.schemas.operation import MAIN
 from turnstate.streams.documents import Document
-from turnstate.streams.embedded.methods import StoreCalls
+from turnstate.streams.embedded.calls import SessionCalls, StoreCalls
 from turnstate.streams.kafka import dead_letters
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
 from turnstate.streams.kafka.cluster_totals import totals
@@ -56,7 +55,7 @@ _RETRIED: Final = frozenset(
 _OF_A_SESSION: Final = {"state", "turns", "history", "head", "context", "reach"}
 
 
-class ClusterReader(StoreCalls):
+class ClusterReader(StoreCalls, SessionCalls):
     """Answer the reads of a store from the workers of a cluster.
 
     Each answer about a session has `reflects`, the position of the log that it
@@ -138,13 +137,17 @@ class ClusterReader(StoreCalls):
         is_newest = arguments.get("version") is None
         hot = self._hot_reads() if is_newest else None
         if hot is None:
-            return self.ask(number, "state", arguments)  # type: ignore[no-any-return]
+            return self._told(number, arguments)
         found = hot.state(name, arguments.get("branch", MAIN))
         if found is not None:
             return found
         arguments = {**arguments, "hot_hits": hot.new_hits()}
-        document: Document = self.ask(number, "state", arguments)
+        document = self._told(number, arguments)
         hot.was_told(name.key(), Floor(document["incarnation"], document["version"]))
+        return document
+
+    def _told(self, number: int, arguments: dict[str, Any]) -> Document:
+        document: Document = self.ask(number, "state", arguments)
         return document
 
     def _hot_reads(self) -> HotReads | None:
@@ -152,27 +155,11 @@ class ClusterReader(StoreCalls):
             self._known()  # they are made with the first routes
         return self.hot
 
-    def state(self, tenant: str, session: str, **options: Any) -> Document:
-        """Return the state of a session, at any version that it ever had."""
-        return self.call("state", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
-
     def state_of_owner(self, tenant: str, session: str) -> Document:
         """Return the newest state, from the worker that owns it and nobody else."""
         number = partition_of_session(tenant, session, self.cluster.partitions)
         arguments = {"tenant": tenant, "session": session}
-        return self.ask(number, "state", arguments)  # type: ignore[no-any-return]
-
-    def turns(self, tenant: str, session: str, **options: Any) -> Document:
-        """Return turns of a branch in order, a page of them."""
-        return self.call("turns", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
-
-    def history(self, tenant: str, session: str) -> Document:
-        """Return how the session is stored: one row a frame or segment."""
-        return self.call("history", tenant=tenant, session=session)  # type: ignore[no-any-return]
-
-    def head(self, tenant: str, session: str, version: int | None = None) -> Head:
-        """Return the head of a session at a version, for programs."""
-        return self.call("head", tenant=tenant, session=session, version=version)  # type: ignore[no-any-return]
+        return self._told(number, arguments)
 
     # -- what needs a store that this process can write ------------------------------
 
@@ -185,24 +172,6 @@ class ClusterReader(StoreCalls):
             hint="use streams.kafka.producer.TurnProducer, or turnstate publish",
             code="embedded_only",
         )
-
-    def rollback(
-        self, tenant: str, session: str, version: int, branch: str = MAIN
-    ) -> Answer:
-        """Refuse: operations are turns, published like others."""
-        return self.call(  # type: ignore[no-any-return]
-            "rollback", tenant=tenant, session=session, version=version, branch=branch
-        )
-
-    def fork(self, tenant: str, session: str, branch: str, **options: Any) -> Answer:
-        """Refuse, likewise."""
-        return self.call(  # type: ignore[no-any-return]
-            "fork", tenant=tenant, session=session, branch=branch, **options
-        )
-
-    def end(self, tenant: str, session: str, **options: Any) -> Answer:
-        """Refuse, likewise."""
-        return self.call("end", tenant=tenant, session=session, **options)  # type: ignore[no-any-return]
 
     # -- all of them -----------------------------------------------------------------
 

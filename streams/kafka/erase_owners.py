@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -81,7 +82,7 @@ class ErasingOwners:
                 "user": plan.user,
                 "keys": by_home.get(number, []),
             }
-            for found in self.at(number, lambda: self._found(number, asked)) or ():  # noqa: B023
+            for found in self.at(number, partial(self._found, number, asked)) or ():
                 enter(plan, found)
 
     def _found(self, number: int, asked: dict[str, Any]) -> list[Found]:
@@ -99,7 +100,7 @@ class ErasingOwners:
         found = 0
         for number, lives, rewritten in self._parts(plan):
             options = {"lives": lives, "rewritten": rewritten, "user": plan.user}
-            answer = self.at(number, lambda: self._ask(number, "scan", options))  # noqa: B023
+            answer = self.at(number, partial(self._ask, number, "scan", options))
             if answer is not None:
                 for table, count in answer["rows"].items():
                     seen[table] = seen.get(table, 0) + count
@@ -118,7 +119,7 @@ class ErasingOwners:
                 ),
                 *((key, mark) for key in rewritten),
             ]
-            self.at(number, lambda: self._ask(number, "mark", {"marks": marks}))  # noqa: B023
+            self.at(number, partial(self._ask, number, "mark", {"marks": marks}))
 
     def rewrite(self, plan: ErasePlan) -> dict[tuple[bytes, Dot], Op]:
         """Have sessions of others written anew; return the stubs that stand there."""
@@ -128,7 +129,7 @@ class ErasingOwners:
                 options = {"key": key, "user": plan.user}
                 answer = self.at(
                     number,
-                    lambda: self._until_done(number, "rewrite", options),  # noqa: B023
+                    partial(self._until_done, number, "rewrite", options),
                 )
                 for record in answer["stubs"] if answer is not None else ():
                     op = Op.decode(record)
@@ -140,7 +141,7 @@ class ErasingOwners:
         seen = found = 0
         for number, lives, rewritten in self._parts(plan):
             options = {"lives": lives, "rewritten": rewritten}
-            answer = self.at(number, lambda: self._ask(number, "hot", options))  # noqa: B023
+            answer = self.at(number, partial(self._ask, number, "hot", options))
             if answer is not None:
                 seen += len(lives) + len(rewritten)
                 found += answer["found"]
@@ -151,7 +152,7 @@ class ErasingOwners:
         for number, keys in records.items():
             for begin in range(0, len(keys), RECORDS_MAX):
                 part = {"records": keys[begin : begin + RECORDS_MAX]}
-                self.at(number, lambda: self._ask(number, "bury", part))  # noqa: B023
+                self.at(number, partial(self._ask, number, "bury", part))
 
     def destroy_keys(self, plan: ErasePlan, job: bytes) -> int:
         """Have the data keys of ended lives destroyed; return how many there were."""
@@ -161,7 +162,7 @@ class ErasingOwners:
                 options = {"job": job, "lives": lives}
                 answer = self.at(
                     number,
-                    lambda: self._until_done(number, "keys", options),  # noqa: B023
+                    partial(self._until_done, number, "keys", options),
                 )
                 destroyed += answer["destroyed"] if answer is not None else 0
         return destroyed
@@ -171,7 +172,7 @@ class ErasingOwners:
         for number in numbers:
             answer = self.at(
                 number,
-                lambda: self._until_done(number, "purge", {"job": job}),  # noqa: B023
+                partial(self._until_done, number, "purge", {"job": job}),
             )
             for left in answer["left"] if answer is not None else ():
                 self.troubles[f"partition {number}: {left}"] = None

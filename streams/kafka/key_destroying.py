@@ -1,6 +1,7 @@
 """Destroy the data keys of ended lives: rows, and what could open their old copies."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from turnstate.schemas.errors import UnavailableError
 from turnstate.storage.encryption.key_set import HOT_SLOT, OpenedKeySet
@@ -47,7 +48,8 @@ def destroy_keys(
     moves.done(number, lambda each: _take(each, unlocked, opened))
     count = 0
     for slot, ended in by_slot.items():
-        gone = moves.done(number, lambda each: _rewrap(each, unlocked, slot, ended))  # noqa: B023
+        part = partial(_rewrap, unlocked=unlocked, slot=slot, ended=ended)
+        gone = moves.done(number, part)
         count += len(gone)
     # All that goes on is durable under the new keys, and nobody else's is it.
     opened = _at_place(lambda: keys.destroy_replaced(slots))

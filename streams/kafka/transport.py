@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
 
-import aiokafka
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
@@ -89,17 +88,13 @@ class Host(Protocol):
 class ChunkThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread, with the fetch wait that the settings name."""
 
-    def _create_worker_consumer(self, transport: Any) -> aiokafka.AIOKafkaConsumer:
-        consumer: Any = super()._create_worker_consumer(transport)
-        # Hard-coded in Faust: 1.5 s, and an answer for each record that comes.
-        # Thousands of answers a second, with a record each, cost more than the
-        # fold; so the broker waits for company, but not for long.
-        consumer._fetch_max_wait_ms = cast("Host", self.app).fetch_max_wait_ms
-        consumer._fetch_min_bytes = FETCH_BYTES_MIN
-        return consumer
-
     def pace(self, *, idle: bool) -> None:
-        """Have fetches of the time to come wait for company, or for anything."""
+        """Have fetches of the time to come wait for company, or for anything.
+
+        Hard-coded in Faust: 1.5 s, and an answer for each record that comes.
+        Thousands of answers a second, with a record each, cost more than the
+        fold; so the broker waits for company, but not for long.
+        """
         # Read anew for each request.
         fetcher: Any = cast("Any", self._ensure_consumer())._fetcher
         wait_ms = cast("Host", self.app).fetch_max_wait_ms
@@ -109,6 +104,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         """Start the consumer, and hear of its heartbeats."""
         await super().on_start()
+        self.pace(idle=False)
         consumer: Any = self._ensure_consumer()
         cast("Host", self.app).membership.watch(consumer._coordinator)
 

@@ -10,7 +10,6 @@ from support.commands import line
 from support.cooling import Cooling, long_lines
 from support.cutting_proxy import CuttingProxy, Fault
 from support.object_stores import s3_objects
-from support.slack import SLACK_S
 from support.slow_bucket import LIMIT_S, Slow, refused
 from turnstate.schemas.errors import UnavailableError
 
@@ -38,7 +37,7 @@ def test_a_read_has_one_limit_and_a_later_one_finds_what_came(hasty: Slow) -> No
         began = time.monotonic()
         with pytest.raises(UnavailableError, match="cold tier did not answer") as told:
             read()
-        assert LIMIT_S <= time.monotonic() - began < LIMIT_S + SLACK_S
+        assert LIMIT_S <= time.monotonic() - began < LIMIT_S + 1
         assert (told.value.code, told.value.exit_code) == ("cold_away", 6)
     assert len(hasty.bucket.reads) == 1, "all of them waited for one fetch"
     hasty.bucket.go_on()
@@ -57,7 +56,7 @@ def test_many_slow_answers_are_one_slow_read(hasty: Slow) -> None:
     began = time.monotonic()
     with pytest.raises(UnavailableError, match="cold tier did not answer"):
         hasty.store.turns("t", "long", limit=10_000)
-    assert LIMIT_S <= time.monotonic() - began < 2 * LIMIT_S
+    assert LIMIT_S <= time.monotonic() - began < 1.3 * LIMIT_S
     assert len(hasty.bucket.reads) >= 3
     # Tried again, it begins with all that had come.
     for _ in range(10):

@@ -84,24 +84,15 @@ def test_what_overlaps_goes_as_one() -> None:
     assert all(isinstance(each, Finding) for each in found)
 
 
-def _seconds(text: str) -> float:
-    """Return the processor time of one look, the least of three."""
-    taken: list[float] = []
-    for _ in range(3):
-        start = time.process_time()
-        DEIDENTIFIER.find(text)
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
 def test_a_hostile_text_takes_no_time() -> None:
-    """No pattern goes back over what it has read: eight times as long costs no 64."""
+    """No pattern goes back over what it has read, in whatever length."""
     chance = Random(1)
     for alphabet in ("a_", "1-", "A ", "路1号", "北京市区", "@.", "a1", "1 -"):
-        mixed = "".join(chance.choices(alphabet, k=2_000))
-        for text in (mixed, (alphabet * 2_000)[:2_000]):
-            ratio = _seconds(text) / (_seconds(text[:250]) + 1e-4)
-            assert ratio < 30, alphabet
+        text = "".join(chance.choices(alphabet, k=20_000))
+        start = time.process_time()
+        DEIDENTIFIER.find(text)
+        DEIDENTIFIER.find(alphabet * 10_000)
+        assert time.process_time() - start < 5.0, alphabet
 
 
 def test_the_samples_keep_most_of_their_turns() -> None:
@@ -109,3 +100,5 @@ def test_the_samples_keep_most_of_their_turns() -> None:
     texts = [text for language in ("en", "zh") for text in _carriers(language)]
     touched = sum(bool(DEIDENTIFIER.find(text)) for text in texts)
     assert touched < 0.2 * len(texts)
+
+

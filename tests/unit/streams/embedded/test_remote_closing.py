@@ -66,7 +66,7 @@ def test_so_are_they_where_rows_are_asked_for(tmp_path: Path) -> None:
 def test_owners_that_close_for_ever_are_told_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_CLOSING_S", 0.1)
+    monkeypatch.setattr(remote, "OWNER_WAIT_S", 0.1)
     closing = Closing(NotRead("the owner is closing"))
     store = RemoteStore(Settings(data=tmp_path), lambda _: closing, closing)  # type: ignore[arg-type,return-value]
     with pytest.raises(UnavailableError) as lost:
