@@ -48,8 +48,7 @@ def worker(
     from turnstate.streams.cli.doors import log_to_stderr, settings_of
     from turnstate.streams.cli.progress import restore_progress
     from turnstate.streams.kafka.cluster_settings import ClusterSettings
-    from turnstate.streams.kafka.replay_group import beside
-    from turnstate.streams.kafka.worker import run_worker
+    from turnstate.streams.kafka.instance_lock import instance_lock
 
     checked_id(instance, "instance")
     log_to_stderr()
@@ -60,8 +59,13 @@ def worker(
     settings = settings_of(data, profile, may_cluster=True)
     cluster = ClusterSettings.load(settings.data, os.environ)
     if group is not None:
+        from turnstate.streams.kafka.replay_group import beside
+
         settings, cluster = beside(settings, cluster, group)
-    with restore_progress() as told:
+    with instance_lock(settings.data, instance), restore_progress() as told:
+        # Faust takes a second to load: one that may not run is told before.
+        from turnstate.streams.kafka.worker import run_worker
+
         turns = run_worker(settings, cluster, instance, told=told)
     document = {"instance": instance, "turns": turns}
     answer(document, as_json, [Pairs("worker", document.items())])

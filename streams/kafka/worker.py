@@ -1,10 +1,9 @@
-"""Run one worker: lock its instance, start the application, end in bounded time."""
+"""Run one worker: start the application, watch it, end in bounded time."""
 
 import asyncio
 import logging
 import signal
 import time
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -13,7 +12,6 @@ from aiokafka.errors import KafkaError
 from turnstate.agents.ports import Clock
 from turnstate.schemas.errors import TurnstateError, UnavailableError
 from turnstate.streams.clock import SystemClock
-from turnstate.streams.embedded.lock import OwnerLock
 from turnstate.streams.embedded.store import graph_of
 from turnstate.streams.kafka.app import WorkerApp, create_app
 from turnstate.streams.kafka.cluster_settings import ClusterSettings
@@ -56,10 +54,12 @@ def run_worker(
 ) -> int:
     """Run a worker until it is told to end (SIGTERM, SIGINT).
 
+    Its instance is locked by who calls: `instance_lock`.
+
     Args:
         settings: Whose data folder holds the worker's folder.
         cluster: Where the services are.
-        instance: Its name; one process at a time may run it.
+        instance: Its name.
         clock: For arrival times.
         told: Is told of a restore's progress.
 
@@ -69,36 +69,13 @@ def run_worker(
     Raises:
         TurnstateError: why it ended, if it was not told to.
     """
-    folder = settings.data / instance
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = _locked(folder, instance)
-    try:
-        tune_process()
-        _quiet()
-        worker = Worker(
-            settings, cluster, instance, clock or SystemClock(), told or _log_progress
-        )
-        run(worker.main())
-        return worker.metrics.turns
-    finally:
-        lock.release()
-
-
-def _locked(folder: Path, instance: str) -> OwnerLock:
-    """Lock a worker's folder: two members of one name would loop for ever.
-
-    Raises:
-        UnavailableError: another process runs this instance (code `owned`).
-    """
-    try:
-        return OwnerLock(folder)
-    except UnavailableError as error:
-        raise UnavailableError(
-            f"another process runs the instance {instance!r}",
-            field="instance",
-            hint="give each worker a name of its own: --instance",
-            code="owned",
-        ) from error
+    tune_process()
+    _quiet()
+    worker = Worker(
+        settings, cluster, instance, clock or SystemClock(), told or _log_progress
+    )
+    run(worker.main())
+    return worker.metrics.turns
 
 
 def _quiet() -> None:
