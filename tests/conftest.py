@@ -30,6 +30,9 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "soak", max_examples=1_000, deadline=None, print_blob=True
 )
+hypothesis.settings.register_profile(
+    "slice", hypothesis.settings.get_profile("soak"), max_examples=250
+)
 
 
 def _place_in_line(item: pytest.Item) -> int:
@@ -43,7 +46,10 @@ def _soaks(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the counts of the property tests."""
-    hypothesis.settings.load_profile("soak" if _soaks(config) else "short")
+    profile = "short"
+    if _soaks(config):
+        profile = "slice" if os.environ.get("SOAK_SECONDS") else "soak"
+    hypothesis.settings.load_profile(profile)
 
 
 @pytest.hookimpl(tryfirst=True)

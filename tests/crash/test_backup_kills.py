@@ -123,11 +123,11 @@ def test_killed_restores_are_refused_by_name_and_done_again(tmp_path: Path) -> N
 
 @pytest.mark.soak
 def test_many_killed_backups(tmp_path: Path, soak_seeds: SoakSeeds) -> None:
-    for seed in soak_seeds.take(1):
-        _kill_backups(tmp_path, seed, kills=60)
+    for seed, kills in soak_seeds.take_shares(60, 10):
+        _kill_backups(tmp_path / str(seed), seed, kills)
 
 
 @pytest.mark.soak
 def test_many_killed_restores(tmp_path: Path, soak_seeds: SoakSeeds) -> None:
-    for seed in soak_seeds.take(1):
-        _kill_restores(tmp_path, seed, kills=60)
+    for seed, kills in soak_seeds.take_shares(60, 20):
+        _kill_restores(tmp_path / str(seed), seed, kills)

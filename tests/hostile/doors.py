@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, Final, NoReturn, cast
 
 from hostile.contract import (
@@ -267,31 +267,51 @@ class PublishDoor(StoreDoor):
 class ImportDoor(StoreDoor):
     """A recording of what one store folded, taken in by another."""
 
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._second: OwnedStore | None = None
+
     @contextmanager
-    def _imported(self) -> Generator[OwnedStore]:
+    def _imported(self) -> Generator[None]:
+        """Read from a store that took in what the first one has by now."""
+        if self._second is None:
+            self._second = self._filled()
+        first, self.owned = self.owned, self._second
+        try:
+            yield
+        finally:
+            self.owned = first
+
+    def _filled(self) -> OwnedStore:
         """Write all as JSON lines, read them, fold them in a second store."""
         lines = [json_line(item) for item in export_items(self.owned)]
-        with TemporaryDirectory(dir=self.folder) as folder:
-            second = OwnedStore(
-                Settings(data=Path(folder), fsync="never"), serving=False
-            )
-            report = import_items(second, [item_from_json(line) for line in lines])
-            assert (report["refused"], report["conflicts"], report["dropped"]) == (
-                (0, 0, 0)
-            )
-            try:
-                yield second
-            finally:
-                second.close()
+        folder = Path(mkdtemp(dir=self.folder))
+        second = OwnedStore(Settings(data=folder, fsync="never"), serving=False)
+        report = import_items(second, [item_from_json(line) for line in lines])
+        wrong = (report["refused"], report["conflicts"], report["dropped"])
+        assert wrong == (0, 0, 0)
+        return second
+
+    def _forget(self) -> None:
+        """Close the second store: the first has changed."""
+        if self._second is not None:
+            self._second.close()
+            self._second = None
+
+    def send(self, lines: Sequence[bytes]) -> Sent:
+        self._forget()
+        return super().send(lines)
+
+    def seal(self) -> None:
+        self._forget()
+        super().seal()
 
     def turns(
         self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
     ) -> list[dict[str, Any]]:
         expected = super().turns(session, tenant=tenant, branch=branch)
-        first = self.owned
-        with self._imported() as self.owned:
+        with self._imported():
             found = super().turns(session, tenant=tenant, branch=branch)
-        self.owned = first
         assert found == expected
         return found
 
@@ -299,13 +319,15 @@ class ImportDoor(StoreDoor):
         self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
     ) -> dict[str, Any]:
         expected = super().state(session, tenant=tenant, branch=branch)
-        first = self.owned
-        with self._imported() as self.owned:
+        with self._imported():
             found = super().state(session, tenant=tenant, branch=branch)
-        self.owned = first
         # What a tier knows beside the state may differ; the state may not.
         assert found | {"tier": ""} == expected | {"tier": ""}
         return found
+
+    def close(self) -> None:
+        self._forget()
+        super().close()
 
 
 class ReplayDoor(StoreDoor):

@@ -27,6 +27,13 @@ class SoakSeeds(NamedTuple):
             print(f"seed {seed}: again with make soak SOAK_SEED={seed}")
             yield seed
 
+    def take_shares(self, count: int, share: int) -> Iterator[tuple[int, int]]:
+        """Yield (seed, how many): all in one, or share by share while there is time."""
+        if self.seconds is None:
+            yield from ((seed, count) for seed in self.take(1))
+        else:
+            yield from ((seed, share) for seed in self.take(count // share))
+
 
 def seeds_for(tests: int) -> SoakSeeds:
     """Return one test's seeds and its share of SOAK_SECONDS among all soak tests."""
