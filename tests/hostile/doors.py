@@ -7,10 +7,8 @@ a reason, so that no cell of the table is empty by oversight.
 
 import json
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, Final, NoReturn, cast
 
 from hostile.contract import (
@@ -31,13 +29,10 @@ from msgspec import UNSET
 from support.protobuf_wire import as_protobuf
 from turnstate.agents.dead_letters import decode_dead_letter
 from turnstate.agents.session.step import Answer
-from turnstate.replay.engine import fold_recording
-from turnstate.replay.recording_json import item_from_json, json_line
 from turnstate.schemas.admission import Verdict
 from turnstate.schemas.clocks import Dot
 from turnstate.schemas.draft import Draft, turn_from_op
 from turnstate.schemas.errors import InvalidInputError, NotFoundError
-from turnstate.schemas.ids import SessionName
 from turnstate.schemas.operation import MAIN, Op
 from turnstate.schemas.wire.json import draft_from_json, turn_to_json
 from turnstate.storage.warm.tables import DEAD
@@ -45,7 +40,6 @@ from turnstate.streams import documents
 from turnstate.streams.cli.publishing import publish_files
 from turnstate.streams.client import Client
 from turnstate.streams.embedded.access import OpenStore, open_store
-from turnstate.streams.embedded.exchange import export_items, import_items
 from turnstate.streams.embedded.owner import OwnedStore
 from turnstate.streams.embedded.remote import RemoteStore
 from turnstate.streams.settings import Settings
@@ -264,90 +258,6 @@ class PublishDoor(StoreDoor):
         )
 
 
-class ImportDoor(StoreDoor):
-    """A recording of what one store folded, taken in by another."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._second: OwnedStore | None = None
-
-    @contextmanager
-    def _imported(self) -> Generator[None]:
-        """Read from a store that took in what the first one has by now."""
-        if self._second is None:
-            self._second = self._filled()
-        first, self.owned = self.owned, self._second
-        try:
-            yield
-        finally:
-            self.owned = first
-
-    def _filled(self) -> OwnedStore:
-        """Write all as JSON lines, read them, fold them in a second store."""
-        lines = [json_line(item) for item in export_items(self.owned)]
-        folder = Path(mkdtemp(dir=self.folder))
-        second = OwnedStore(Settings(data=folder, fsync="never"), serving=False)
-        report = import_items(second, [item_from_json(line) for line in lines])
-        wrong = (report["refused"], report["conflicts"], report["dropped"])
-        assert wrong == (0, 0, 0)
-        return second
-
-    def _forget(self) -> None:
-        """Close the second store: the first has changed."""
-        if self._second is not None:
-            self._second.close()
-            self._second = None
-
-    def send(self, lines: Sequence[bytes]) -> Sent:
-        self._forget()
-        return super().send(lines)
-
-    def seal(self) -> None:
-        self._forget()
-        super().seal()
-
-    def turns(
-        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
-    ) -> list[dict[str, Any]]:
-        expected = super().turns(session, tenant=tenant, branch=branch)
-        with self._imported():
-            found = super().turns(session, tenant=tenant, branch=branch)
-        assert found == expected
-        return found
-
-    def state(
-        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
-    ) -> dict[str, Any]:
-        expected = super().state(session, tenant=tenant, branch=branch)
-        with self._imported():
-            found = super().state(session, tenant=tenant, branch=branch)
-        # What a tier knows beside the state may differ; the state may not.
-        assert found | {"tier": ""} == expected | {"tier": ""}
-        return found
-
-    def close(self) -> None:
-        self._forget()
-        super().close()
-
-
-class ReplayDoor(StoreDoor):
-    """A recording of what the store folded, folded again in memory, shuffled."""
-
-    def state(
-        self, session: str = "s", *, tenant: str = "t", branch: str = MAIN
-    ) -> dict[str, Any]:
-        found = super().state(session, tenant=tenant, branch=branch)
-        for seed in (None, 1, 2):
-            items = list(export_items(self.owned))
-            folded = fold_recording(
-                items, self.owned.graph, self.settings.log_name, shuffle=seed
-            )
-            again = folded.sessions[SessionName(tenant, session).key()]
-            assert again.digest.hex() == found["digest"]
-            assert again.operations == found["version"]
-        return found
-
-
 def _as_dict(raw: bytes) -> Any:
     """Return a turn as a caller would build it, where JSON readers agree on it."""
     try:
@@ -397,9 +307,6 @@ def plain(document: object) -> dict[str, Any]:
 
 
 NO_STORE: Final = "no store stands behind it"
-NOT_AGAIN: Final = (
-    "the same store as behind `store`: what is erased is looked for there"
-)
 MESSAGES: Final = "they are messages there: with numbers, as deep as the schema"
 STORED: Final = frozenset({READ, STATE, LETTERS, REOPEN, SEAL, CONTEXT, OBJECTS})
 MESSAGED: Final = STORED - {OBJECTS}
@@ -416,7 +323,5 @@ STORE_DOORS: Final = (
     Door("client", ClientDoor, STORED | {ERASE}, {}),
     Door("socket", SocketDoor, STORED | {ERASE}, {}),
     Door("publish", PublishDoor, STORED | {ERASE}, {}),
-    Door("import", ImportDoor, STORED, {ERASE: NOT_AGAIN}),
-    Door("replay", ReplayDoor, STORED, {ERASE: NOT_AGAIN}),
 )
 """Those that need no service. Each opens on a folder of its own."""

@@ -8,11 +8,12 @@ from hostile.cold_doors import COLD_DOORS
 from hostile.contract import HELD_ELSEWHERE, LETTERS, Door
 from hostile.doors import STORE_DOORS
 from hostile.kafka_doors import KAFKA_DOORS
+from hostile.recorded_doors import RECORDED_DOORS
 from hostile.rows import CASES, Case
 
 ROWS: Final = range(1, 31)
 
-DOORS: Final = (*STORE_DOORS, *COLD_DOORS, *KAFKA_DOORS)
+DOORS: Final = (*STORE_DOORS, *RECORDED_DOORS, *COLD_DOORS, *KAFKA_DOORS)
 """All doors that there are.
 
 What only a record of Kafka can be (a wrong key, lying headers, a tombstone and so on)
